@@ -1,0 +1,68 @@
+//! The `postrider` binary: reads flags, environment and files, and puts the parts together.
+
+mod plan_view;
+mod policy;
+mod serve;
+mod settings;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A usage or configuration error. Anything else that goes wrong is 1.
+const EXIT_USAGE: u8 = 2;
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "postrider",
+    version,
+    about = "A durable webhook gateway: stores events before it says yes, and carries each one to its endpoints.",
+    after_help = "Start with `postrider serve`, then send the event it suggests.\n\nExit codes: 0 success, 1 failure, 2 wrong usage or configuration.",
+    arg_required_else_help = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the gateway
+    Serve(serve::Args),
+    /// Look at retry policies
+    Policy(policy::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = match cli.command {
+        Command::Serve(args) => serve::run(args),
+        Command::Policy(args) => policy::run(&args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("postrider: {:#}", failure.error);
+            ExitCode::from(if failure.usage { EXIT_USAGE } else { 1 })
+        }
+    }
+}
+
+/// What ended a command, and whether the user could have known.
+#[derive(Debug)]
+struct Failure {
+    error: anyhow::Error,
+    usage: bool,
+}
+
+impl Failure {
+    fn usage(error: impl Into<anyhow::Error>) -> Self {
+        Self { error: error.into(), usage: true }
+    }
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self { error: error.into(), usage: false }
+    }
+}

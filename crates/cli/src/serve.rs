@@ -1,0 +1,256 @@
+//! `postrider serve`: the composition root.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use clap::ValueEnum;
+use ipnet::IpNet;
+use postrider_core::span;
+use postrider_engine::ports::{Clock as _, Entropy as _, SystemClock, SystemEntropy};
+use postrider_engine::{Engine, Options, Retention};
+use postrider_server::{ConnectionLimits, Keys, ServerOptions, ensure_admin_key};
+use postrider_store::Store;
+use postrider_store::sqlite::{self, Sqlite};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+use crate::{Failure, settings};
+
+const DATABASE: &str = "postrider.db";
+const LARGEST_EVENT: usize = 100 << 20;
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "The first start prints an admin key once. Send a first event with it:\n\n  curl -H \"Authorization: Bearer $KEY\" -H 'Content-Type: application/json' \\\n    -d '{\"type\":\"order.created\",\"payload\":{\"id\":1}}' http://127.0.0.1:7070/v1/events\n\nRETRY_BASE_DELAY, RETRY_MAX_DELAY and MAX_ATTEMPTS change the `inbox` policy preset.\nSIGTERM or Ctrl-C stops it: what is in flight is finished first."
+)]
+pub(crate) struct Args {
+    /// Where to listen
+    #[arg(
+        long,
+        env = "POSTRIDER_LISTEN",
+        default_value = "127.0.0.1:7070",
+        value_name = "ADDRESS"
+    )]
+    listen: SocketAddr,
+
+    /// Directory for the database; it is made if it is not there
+    #[arg(long, env = "POSTRIDER_DATA", default_value = "postrider-data", value_name = "DIR")]
+    data: PathBuf,
+
+    /// The store, instead of a database in --data: `sqlite:PATH`
+    #[arg(long, env = "POSTRIDER_STORE", value_name = "URL")]
+    store: Option<String>,
+
+    /// A network that may be sent to although it is not public, such as 127.0.0.0/8; repeatable
+    #[arg(long, env = "POSTRIDER_ALLOW_DESTINATION", value_name = "CIDR", value_delimiter = ',')]
+    allow_destination: Vec<IpNet>,
+
+    /// The form of log lines
+    #[arg(long, env = "POSTRIDER_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
+    log_format: LogFormat,
+
+    /// What is logged: error, warn, info, debug, or a filter such as `info,postrider_engine=debug`
+    #[arg(long, env = "POSTRIDER_LOG", default_value = "info", value_name = "FILTER")]
+    log: String,
+
+    /// The first admin key (`pr_` and at least 32 characters), instead of a generated one
+    #[arg(long, env = "POSTRIDER_ADMIN_KEY", hide_env_values = true, value_name = "KEY")]
+    admin_key: Option<String>,
+
+    /// The largest event accepted, in bytes (at most 100 MiB)
+    #[arg(long, env = "POSTRIDER_MAX_EVENT_BYTES", default_value_t = 1 << 20, value_name = "BYTES")]
+    max_event_bytes: usize,
+
+    /// Attempts under way at the same time, over all endpoints
+    #[arg(long, env = "POSTRIDER_MAX_IN_FLIGHT", default_value_t = 1024, value_name = "N")]
+    max_in_flight: usize,
+
+    /// The deadline of an attempt, where its endpoint says nothing else
+    #[arg(long, env = "POSTRIDER_TIMEOUT", default_value = "15s", value_parser = span::parse, value_name = "DURATION")]
+    timeout: Duration,
+
+    /// How long a stop waits for what is in flight
+    #[arg(long, env = "POSTRIDER_DRAIN", default_value = "20s", value_parser = span::parse, value_name = "DURATION")]
+    drain: Duration,
+
+    /// How often old deliveries are swept and history is removed
+    #[arg(long, env = "POSTRIDER_HOUSEKEEPING", default_value = "1h", value_parser = span::parse, value_name = "DURATION")]
+    housekeeping: Duration,
+
+    /// How long a delivered event is kept, from its delivery
+    #[arg(long, env = "POSTRIDER_KEEP_DELIVERED", default_value = "7d", value_parser = span::parse, value_name = "DURATION")]
+    keep_delivered: Duration,
+
+    /// How long a failed delivery is kept, from its last attempt
+    #[arg(long, env = "POSTRIDER_KEEP_FAILED", default_value = "7d", value_parser = span::parse, value_name = "DURATION")]
+    keep_failed: Duration,
+
+    /// How long a dead delivery is kept, from its event's arrival
+    #[arg(long, env = "POSTRIDER_KEEP_DEAD", default_value = "14d", value_parser = span::parse, value_name = "DURATION")]
+    keep_dead: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    /// For people
+    Text,
+    /// For programs, one object a line
+    Json,
+}
+
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    let options = engine_options(&args)?;
+    if args.max_event_bytes == 0 || args.max_event_bytes > LARGEST_EVENT {
+        return Err(Failure::usage(anyhow!("--max-event-bytes must be from 1 to {LARGEST_EVENT}")));
+    }
+    log_to_stderr(&args)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(serve(args, options))
+}
+
+async fn serve(args: Args, options: Options) -> Result<(), Failure> {
+    let path = database_path(&args)?;
+    let store = open(&path)?;
+    let store: Arc<dyn Store> = Arc::new(store);
+    let entropy = Arc::new(SystemEntropy);
+    let new_key = ensure_admin_key(
+        &*store,
+        SystemClock.now(),
+        entropy.secret_bytes(),
+        args.admin_key.as_deref(),
+    )
+    .await
+    .map_err(Failure::usage)?;
+    let keys = Keys::load(&*store).await?;
+    let listener = TcpListener::bind(args.listen)
+        .await
+        .with_context(|| format!("cannot listen on {}", args.listen))?;
+    let address = listener.local_addr()?;
+    // Signals are caught before anything is promised, so that a stop is always a drained one.
+    let stop = stop_signal()?;
+
+    let engine = Engine::start(options, Arc::clone(&store), Arc::new(SystemClock), entropy).await?;
+    let server_options = ServerOptions {
+        event_limit_bytes: args.max_event_bytes,
+        batch_limit_bytes: ServerOptions::default().batch_limit_bytes.max(args.max_event_bytes),
+        ..ServerOptions::default()
+    };
+    let router = postrider_server::router(engine.clone(), keys, server_options);
+    greet(address, &path, new_key.as_deref())?;
+
+    let limits = ConnectionLimits { drain: args.drain, ..ConnectionLimits::default() };
+    postrider_server::serve(listener, router, limits, stop).await?;
+    tracing::info!("stopping: finishing what is in flight");
+    let drained = engine.drain(args.drain).await;
+    if drained.abandoned > 0 {
+        let abandoned = drained.abandoned;
+        tracing::warn!(abandoned, "attempts were cut off at the limit and will be made again");
+    }
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn engine_options(args: &Args) -> Result<Options, Failure> {
+    let presets = settings::presets().map_err(Failure::usage)?;
+    if args.max_in_flight == 0 {
+        return Err(Failure::usage(anyhow!("--max-in-flight must be at least 1")));
+    }
+    if args.housekeeping.is_zero() || args.timeout.is_zero() {
+        return Err(Failure::usage(anyhow!("--housekeeping and --timeout must be more than 0s")));
+    }
+    Ok(Options {
+        presets,
+        allowed: args.allow_destination.clone(),
+        max_in_flight: args.max_in_flight,
+        default_timeout: args.timeout,
+        housekeeping_every: args.housekeeping,
+        retention: Retention {
+            delivered: args.keep_delivered,
+            failed: args.keep_failed,
+            dead: args.keep_dead,
+        },
+        ..Options::default()
+    })
+}
+
+fn database_path(args: &Args) -> Result<PathBuf, Failure> {
+    let Some(url) = &args.store else { return Ok(args.data.join(DATABASE)) };
+    match url.strip_prefix("sqlite:") {
+        Some(path) if !path.is_empty() => Ok(PathBuf::from(path)),
+        Some(_) | None => {
+            Err(Failure::usage(anyhow!("--store: expected sqlite:PATH, not `{url}`")))
+        }
+    }
+}
+
+/// Opens the database, in a directory that only its owner can read.
+fn open(path: &Path) -> Result<Sqlite, Failure> {
+    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        let mut builder = std::fs::DirBuilder::new();
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder
+            .recursive(true)
+            .create(directory)
+            .with_context(|| format!("cannot make the directory {}", directory.display()))?;
+    }
+    let opened = Sqlite::open(path, sqlite::Options::default());
+    opened.map_err(|error| match error {
+        refused @ postrider_store::Error::Refused(_) => Failure::usage(refused),
+        other => Failure::from(anyhow!(other).context(format!("cannot open {}", path.display()))),
+    })
+}
+
+fn log_to_stderr(args: &Args) -> Result<(), Failure> {
+    let filter = EnvFilter::builder()
+        .parse(&args.log)
+        .map_err(|error| Failure::usage(anyhow!("--log: {error}")))?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match args.log_format {
+        LogFormat::Text => {
+            let colours = std::io::stderr().is_terminal();
+            builder.with_target(false).with_ansi(colours).init();
+        }
+        LogFormat::Json => builder.json().flatten_event(true).init(),
+    }
+    Ok(())
+}
+
+/// What somebody who starts it for the first time needs to know.
+fn greet(address: SocketAddr, path: &Path, new_key: Option<&str>) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "Postrider {}", env!("CARGO_PKG_VERSION"))?;
+    writeln!(out, "  listening on  http://{address}")?;
+    writeln!(out, "  data in       {}", path.display())?;
+    if let Some(key) = new_key {
+        writeln!(out, "  admin key     {key}")?;
+        writeln!(out, "                (shown this once; keep it)")?;
+    }
+    let key = new_key.unwrap_or("KEY");
+    writeln!(out, "\nSend a first event:\n")?;
+    writeln!(
+        out,
+        "  curl -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' \\"
+    )?;
+    writeln!(
+        out,
+        "    -d '{{\"type\":\"order.created\",\"payload\":{{\"id\":1}}}}' http://{address}/v1/events\n"
+    )?;
+    out.flush()
+}
+
+/// Ends at the first SIGTERM or SIGINT.
+fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}

@@ -1,0 +1,31 @@
+//! The rules of Postrider: pure, synchronous, without clock, randomness or I/O.
+//!
+//! Reading order: what things are called ([`id`], [`time`], [`span`]), when to try again
+//! ([`policy`]), what became of a try ([`outcome`], [`retry_after`]), what that does to a delivery
+//! ([`delivery`]), where events go ([`endpoint`], [`pattern`]) and how they are signed
+//! ([`signing`]).
+
+pub mod id;
+pub mod time;
+
+pub mod span;
+
+pub mod policy;
+
+pub mod outcome;
+
+pub mod retry_after;
+
+pub mod delivery;
+
+pub mod endpoint;
+pub mod pattern;
+
+pub mod signing;
+
+pub use delivery::{Delivery, Happening, Reason, State, step};
+pub use endpoint::Endpoint;
+pub use id::{DeliveryId, EndpointId, EventId, JobId, KeyId, TenantId};
+pub use outcome::{Class, Outcome};
+pub use policy::{Jitter, Policy};
+pub use time::Timestamp;

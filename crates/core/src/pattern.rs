@@ -1,0 +1,108 @@
+//! Event type names and the patterns that select them: exact, `order.*`, `*`.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+pub const MAX_TYPE_BYTES: usize = 256;
+
+/// The text was not a type or a pattern.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Invalid {
+    #[error("an event type has 1 to {MAX_TYPE_BYTES} of the characters A-Z a-z 0-9 . _ - / :")]
+    Type,
+    #[error("expected an event type, `prefix.*` or `*`")]
+    Pattern,
+}
+
+/// Checks an event's type: parts separated by dots, none empty.
+pub fn check_type(name: &str) -> Result<(), Invalid> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'/' | b':');
+    let part = |part: &str| !part.is_empty() && part.bytes().all(allowed);
+    if name.len() <= MAX_TYPE_BYTES && name.split('.').all(part) { Ok(()) } else { Err(Invalid::Type) }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Pattern {
+    Any,
+    /// `order.*`: the prefix with its dot, then one or more further parts.
+    Prefix(String),
+    Exact(String),
+}
+
+impl Pattern {
+    pub fn parse(text: &str) -> Result<Self, Invalid> {
+        if text == "*" {
+            return Ok(Self::Any);
+        }
+        if let Some(prefix) = text.strip_suffix(".*") {
+            check_type(prefix).map_err(|_| Invalid::Pattern)?;
+            return Ok(Self::Prefix(format!("{prefix}.")));
+        }
+        check_type(text).map_err(|_| Invalid::Pattern)?;
+        Ok(Self::Exact(text.to_owned()))
+    }
+
+    pub fn matches(&self, name: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Prefix(prefix) => name.len() > prefix.len() && name.starts_with(prefix),
+            Self::Exact(exact) => name == exact,
+        }
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("*"),
+            Self::Prefix(prefix) => write!(f, "{prefix}*"),
+            Self::Exact(exact) => f.write_str(exact),
+        }
+    }
+}
+
+impl Serialize for Pattern {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Pattern {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        Self::parse(&text).map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_select_types() {
+        let cases = [
+            ("*", "order.created", true),
+            ("order.created", "order.created", true),
+            ("order.created", "order.createdx", false),
+            ("order.*", "order.created", true),
+            ("order.*", "order.item.added", true),
+            ("order.*", "order", false),
+            ("order.*", "orders.created", false),
+        ];
+        for (pattern, name, expected) in cases {
+            let parsed = Pattern::parse(pattern).expect(pattern);
+            assert_eq!(parsed.matches(name), expected, "{pattern} on {name}");
+            assert_eq!(parsed.to_string(), pattern);
+        }
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_refused() {
+        for text in ["", ".", "a..b", "a.", ".a", "*.a", "a.*.b", "a*", "a b", "é", ".*"] {
+            assert!(Pattern::parse(text).is_err(), "{text}");
+        }
+        assert!(check_type(&"a".repeat(MAX_TYPE_BYTES)).is_ok());
+        assert!(check_type(&"a".repeat(MAX_TYPE_BYTES + 1)).is_err());
+    }
+}

@@ -1,0 +1,272 @@
+//! The way in: match endpoints, store, and hand over in memory what was stored.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use postrider_core::{Delivery, EndpointId, EventId, State, TenantId, Timestamp};
+use postrider_store::journal::Appended;
+use postrider_store::record::{
+    Event, FIRST_FENCE, MAX_DELIVERIES_PER_EVENT, NewDelivery, NewEvent, Waiting, delivery_id,
+};
+use tokio::runtime::Handle;
+
+use crate::error::Error;
+use crate::scheduler::{Meanwhile, Scheduler};
+use crate::shared::Shared;
+
+/// An event as a producer sends it, already checked.
+#[derive(Debug, Clone)]
+pub struct Submission {
+    pub kind: String,
+    pub content_type: String,
+    pub body: Bytes,
+    pub idempotency_key: Option<String>,
+    pub ordering_key: Option<String>,
+    pub deliver_at: Option<Timestamp>,
+    /// A JSON object, as text.
+    pub metadata: Option<String>,
+}
+
+/// What became of a submission.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Accepted {
+    New { id: EventId, received_at: Timestamp, deliveries: u32 },
+    Duplicate { id: EventId, kind: String, received_at: Timestamp, deliveries: u32 },
+    Conflict { id: EventId },
+}
+
+/// Stores events and hands their deliveries over. Once begun it runs to its end even if the caller
+/// goes away: what was stored must also be scheduled.
+pub(crate) fn accept(
+    shared: &Arc<Shared>,
+    tenant: TenantId,
+    submissions: Vec<Submission>,
+) -> impl Future<Output = Result<Vec<Accepted>, Error>> + Send + use<> {
+    let work = append(Arc::clone(shared), tenant, submissions);
+    Unbroken { work: Some(Box::pin(work)), runtime: shared.runtime.clone() }
+}
+
+async fn append(
+    shared: Arc<Shared>,
+    tenant: TenantId,
+    submissions: Vec<Submission>,
+) -> Result<Vec<Accepted>, Error> {
+    let now = shared.clock.now();
+    let mut events = Vec::with_capacity(submissions.len());
+    {
+        let routes = shared.routes.load();
+        for submission in submissions {
+            events.push(address(&shared, &routes, tenant, submission, now)?);
+        }
+    }
+    let handed: Vec<Handed> = events.iter().map(Handed::of).collect();
+    announce(&shared, &handed);
+    match shared.store.append(events).await {
+        Ok(answers) => Ok(hand_over(&shared, handed, answers)),
+        Err(error) => {
+            take_back(&shared, &handed);
+            Err(error.into())
+        }
+    }
+}
+
+/// Gives an event its id and a delivery for every endpoint that listens to it.
+fn address(
+    shared: &Shared,
+    routes: &crate::route::Routes,
+    tenant: TenantId,
+    submission: Submission,
+    now: Timestamp,
+) -> Result<NewEvent, Error> {
+    let matching = routes.matching(tenant, &submission.kind);
+    if matching.len() > MAX_DELIVERIES_PER_EVENT {
+        let message = format!("goes to more than {MAX_DELIVERIES_PER_EVENT} endpoints");
+        return Err(Error::invalid("type", message));
+    }
+    let key = submission.ordering_key.as_deref();
+    let deliveries: Vec<NewDelivery> = matching
+        .iter()
+        .map(|route| NewDelivery {
+            endpoint: route.id(),
+            line: route.endpoint.spec.ordering.line(key).map(str::to_owned),
+        })
+        .collect();
+    let ids = u32::try_from(deliveries.len() + 1).unwrap_or(u32::MAX);
+    let event = Arc::new(Event {
+        id: EventId::from_i64(shared.take_ids(ids)),
+        tenant,
+        kind: submission.kind,
+        content_type: submission.content_type,
+        body: submission.body,
+        idempotency_key: submission.idempotency_key,
+        ordering_key: submission.ordering_key,
+        metadata: submission.metadata,
+        received_at: now,
+        deliver_at: submission.deliver_at,
+    });
+    Ok(NewEvent { event, deliveries })
+}
+
+/// What is kept in memory of an event while it is being stored.
+struct Handed {
+    event: Arc<Event>,
+    /// Each endpoint, and whether the delivery stands in a line.
+    endpoints: Vec<(EndpointId, bool)>,
+}
+
+impl Handed {
+    fn of(new: &NewEvent) -> Self {
+        let endpoints =
+            new.deliveries.iter().map(|new| (new.endpoint, new.line.is_some())).collect();
+        Self { event: Arc::clone(&new.event), endpoints }
+    }
+
+    fn waiting(&self, index: usize) -> Waiting {
+        let (endpoint, in_line) = self.endpoints[index];
+        let born = self.event.born();
+        Waiting {
+            id: delivery_id(self.event.id, index),
+            endpoint,
+            event: Arc::clone(&self.event),
+            delivery: Delivery {
+                state: State::Pending,
+                attempts: 0,
+                deferrals: 0,
+                due: born,
+                born,
+            },
+            tries: 0,
+            fence: FIRST_FENCE,
+            in_line,
+        }
+    }
+}
+
+/// Keeps pages off the deliveries until they are handed over.
+fn announce(shared: &Shared, handed: &[Handed]) {
+    let mut scheduler = shared.scheduler.lock();
+    for handed in handed.iter().filter(|handed| !handed.endpoints.is_empty()) {
+        scheduler.expect(handed.event.id);
+    }
+}
+
+/// Nothing was stored, as far as is known.
+fn take_back(shared: &Shared, handed: &[Handed]) {
+    let now = shared.clock.now();
+    let mut scheduler = shared.scheduler.lock();
+    for handed in handed {
+        match scheduler.arrived(handed.event.id) {
+            Meanwhile::Nothing => {}
+            Meanwhile::PassedOver | Meanwhile::Reserved => {
+                for (endpoint, _) in &handed.endpoints {
+                    scheduler.note_stored(*endpoint, None, now);
+                }
+            }
+        }
+    }
+}
+
+fn hand_over(shared: &Arc<Shared>, handed: Vec<Handed>, answers: Vec<Appended>) -> Vec<Accepted> {
+    let now = shared.clock.now();
+    let mut orphans = Vec::new();
+    let mut any = false;
+    let accepted = handed
+        .into_iter()
+        .zip(answers)
+        .map(|(handed, answer)| {
+            if !handed.endpoints.is_empty() {
+                any = true;
+                orphans.extend(handed.offer(&mut shared.scheduler.lock(), &answer, now));
+            }
+            handed.receipt(answer)
+        })
+        .collect();
+    if any {
+        shared.pump();
+    }
+    shared.cancel_orphans(orphans);
+    accepted
+}
+
+impl Handed {
+    /// Schedules what was stored. Returns endpoints that nobody knows any more.
+    fn offer(
+        &self,
+        scheduler: &mut Scheduler,
+        answer: &Appended,
+        now: Timestamp,
+    ) -> Vec<EndpointId> {
+        let meanwhile = scheduler.arrived(self.event.id);
+        let parked = match answer {
+            Appended::New { parked } => parked,
+            Appended::Duplicate { .. } | Appended::Conflict { .. } => return Vec::new(),
+        };
+        let later = self.event.deliver_at.filter(|at| *at > now);
+        let mut orphans = Vec::new();
+        for (index, (endpoint, _)) in self.endpoints.iter().enumerate() {
+            let known = match (meanwhile, parked.contains(&index), later) {
+                // It will be handed on by the one before it.
+                (Meanwhile::Nothing, true, _) => continue,
+                // That may have happened already. The store knows how it stands.
+                (Meanwhile::PassedOver, true, _) | (Meanwhile::Reserved, _, _) => {
+                    scheduler.note_stored(*endpoint, None, now)
+                }
+                (Meanwhile::Nothing | Meanwhile::PassedOver, false, Some(at)) => {
+                    scheduler.note_stored(*endpoint, Some(at), now)
+                }
+                (Meanwhile::Nothing | Meanwhile::PassedOver, false, None) => {
+                    scheduler.offer(self.waiting(index), now)
+                }
+            };
+            if !known {
+                orphans.push(*endpoint);
+            }
+        }
+        orphans
+    }
+
+    fn receipt(&self, answer: Appended) -> Accepted {
+        let event = &self.event;
+        match answer {
+            Appended::New { .. } => {
+                let deliveries = u32::try_from(self.endpoints.len()).unwrap_or(u32::MAX);
+                Accepted::New { id: event.id, received_at: event.received_at, deliveries }
+            }
+            Appended::Duplicate { id, kind, received_at, deliveries } => {
+                Accepted::Duplicate { id, kind, received_at, deliveries }
+            }
+            Appended::Conflict { id } => Accepted::Conflict { id },
+        }
+    }
+}
+
+/// A future that, when dropped half-way, goes on as a task of its own.
+struct Unbroken<T: Send + 'static> {
+    work: Option<BoxFuture<'static, T>>,
+    runtime: Handle,
+}
+
+impl<T: Send + 'static> Future for Unbroken<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        let Some(work) = &mut self.work else { return Poll::Pending };
+        let done = work.as_mut().poll(context);
+        if done.is_ready() {
+            self.work = None;
+        }
+        done
+    }
+}
+
+impl<T: Send + 'static> Drop for Unbroken<T> {
+    fn drop(&mut self) {
+        if let Some(work) = self.work.take() {
+            self.runtime.spawn(work);
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! What takes one delivery to its place. The implementations are in `carriers/`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use postrider_core::outcome::Sighting;
+use postrider_core::{DeliveryId, Timestamp};
+use postrider_store::record::{Event, Response};
+
+use crate::route::Route;
+
+/// One delivery in a carrier's hands.
+#[derive(Debug)]
+pub(crate) struct Parcel {
+    pub(crate) route: Arc<Route>,
+    pub(crate) event: Arc<Event>,
+    pub(crate) delivery: DeliveryId,
+    /// The number of this try, from 1.
+    pub(crate) number: u32,
+    pub(crate) started_at: Timestamp,
+}
+
+/// What a carrier saw. What it means is for the endpoint's policy to say.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) sighting: Sighting,
+    pub(crate) retry_after: Option<Duration>,
+    /// A sentence for the operator, unless all went well.
+    pub(crate) error: Option<String>,
+    pub(crate) response: Option<Response>,
+}
+
+pub(crate) trait Carrier: Send + Sync + std::fmt::Debug + 'static {
+    fn carry(&self, parcel: Parcel) -> BoxFuture<'static, Report>;
+}

@@ -1,0 +1,3 @@
+//! The ways to hand a delivery over.
+
+pub(crate) mod http;

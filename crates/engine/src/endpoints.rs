@@ -1,0 +1,397 @@
+//! Endpoints: making, changing, stopping and deleting them, in the store and in memory alike.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use postrider_core::delivery::Transition;
+use postrider_core::endpoint::{EndpointState, Spec, StoredSecret};
+use postrider_core::outcome::Sighting;
+use postrider_core::signing::{Scheme, Secret};
+use postrider_core::{
+    DeliveryId, Endpoint, EndpointId, EventId, Happening, Jitter, Outcome, TenantId, Timestamp,
+    step,
+};
+use postrider_store::record::{Attempt, Event, Settle};
+
+use crate::carrier::Parcel;
+use crate::destination::Guard;
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::notices::{Draft, NoticeKind};
+use crate::route::{Defaults, Route};
+use crate::settler::{self, Decision};
+use crate::shared::Shared;
+
+/// The longest that an old secret goes on signing beside its successor.
+const MAX_OVERLAP: Duration = Duration::from_hours(30 * 24);
+/// Old secrets kept at most.
+const MAX_SECRETS: usize = 4;
+/// Unfinished deliveries of a deleted endpoint are cancelled this many at a time.
+const CANCEL_BATCH: usize = 500;
+/// The body of a test event.
+const SAMPLE: &[u8] = br#"{"message":"This is a test of your endpoint, sent by Postrider."}"#;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndpointAction {
+    /// Accept and keep, do not send.
+    Pause,
+    Resume,
+    /// Undo an automatic disable.
+    Enable,
+}
+
+/// When an endpoint's destination is judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Check {
+    /// Now, and again at every dial.
+    Now,
+    /// Only when it is dialled.
+    AtDial,
+}
+
+pub(crate) fn compile(
+    shared: &Shared,
+    endpoint: Arc<Endpoint>,
+    check: Check,
+) -> Result<Route, Error> {
+    let defaults = Defaults {
+        timeout: shared.options.default_timeout,
+        max_in_flight: shared.options.default_endpoint_in_flight,
+    };
+    let everything = vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())];
+    let lenient = Guard::new(everything);
+    let guard = match check {
+        Check::Now => &*shared.guard,
+        Check::AtDial => &lenient,
+    };
+    Route::compile(endpoint, &shared.options.presets, guard, defaults, shared.clock.now())
+}
+
+impl Engine {
+    pub fn endpoint(&self, tenant: TenantId, id: EndpointId) -> Option<Arc<Endpoint>> {
+        let routes = self.shared.routes.load();
+        let route = routes.get(id).filter(|route| route.endpoint.tenant == tenant)?;
+        Some(Arc::clone(&route.endpoint))
+    }
+
+    /// All endpoints of a tenant, newest first.
+    pub fn endpoints(&self, tenant: TenantId) -> Vec<Arc<Endpoint>> {
+        let routes = self.shared.routes.load();
+        let mut endpoints: Vec<_> = routes
+            .all()
+            .filter(|route| route.endpoint.tenant == tenant)
+            .map(|route| Arc::clone(&route.endpoint))
+            .collect();
+        endpoints.sort_by_key(|endpoint| std::cmp::Reverse(endpoint.id));
+        endpoints
+    }
+
+    /// Makes an endpoint, with a secret of its own if none is given.
+    pub async fn create_endpoint(
+        &self,
+        tenant: TenantId,
+        spec: Spec,
+        secret: Option<String>,
+    ) -> Result<Arc<Endpoint>, Error> {
+        let shared = &self.shared;
+        let _turn = shared.configuring.lock().await;
+        let now = shared.clock.now();
+        let text = given_or_new(shared, &spec.signing, secret)?;
+        let endpoint = Endpoint {
+            id: EndpointId::from_i64(shared.take_ids(1)),
+            tenant,
+            state: EndpointState::Active,
+            secrets: vec![StoredSecret { text, expires_at: None }],
+            spec,
+            created_at: now,
+            updated_at: now,
+        };
+        install(shared, endpoint, Check::Now).await
+    }
+
+    /// Replaces what a user said of an endpoint. A new ordering holds for events accepted from now
+    /// on; those that wait already go as they were accepted.
+    pub async fn update_endpoint(
+        &self,
+        tenant: TenantId,
+        id: EndpointId,
+        spec: Spec,
+    ) -> Result<Arc<Endpoint>, Error> {
+        let shared = &self.shared;
+        let _turn = shared.configuring.lock().await;
+        let current = self.endpoint(tenant, id).ok_or(Error::NotFound)?;
+        let mut endpoint = Endpoint { spec, ..(*current).clone() };
+        endpoint.updated_at = shared.clock.now();
+        let usable =
+            |secret: &StoredSecret| Secret::parse(&secret.text, &endpoint.spec.signing).is_ok();
+        if !endpoint.secrets.iter().all(usable) {
+            // Another scheme needs another kind of secret.
+            let text = given_or_new(shared, &endpoint.spec.signing, None)?;
+            endpoint.secrets = vec![StoredSecret { text, expires_at: None }];
+        }
+        install(shared, endpoint, Check::Now).await
+    }
+
+    pub async fn set_endpoint_state(
+        &self,
+        tenant: TenantId,
+        id: EndpointId,
+        action: EndpointAction,
+    ) -> Result<Arc<Endpoint>, Error> {
+        let shared = &self.shared;
+        let _turn = shared.configuring.lock().await;
+        let current = self.endpoint(tenant, id).ok_or(Error::NotFound)?;
+        let state = match (current.state, action) {
+            (EndpointState::Active | EndpointState::Paused, EndpointAction::Pause) => {
+                EndpointState::Paused
+            }
+            (EndpointState::Active | EndpointState::Paused, EndpointAction::Resume)
+            | (EndpointState::Active | EndpointState::Disabled, EndpointAction::Enable) => {
+                EndpointState::Active
+            }
+            (EndpointState::Disabled, EndpointAction::Pause | EndpointAction::Resume) => {
+                return Err(Error::Conflict("the endpoint is disabled; enable it first".into()));
+            }
+            (EndpointState::Paused, EndpointAction::Enable) => {
+                return Err(Error::Conflict("the endpoint is paused; resume it instead".into()));
+            }
+            (EndpointState::Deleted, _) => return Err(Error::NotFound),
+        };
+        set_state(shared, &current, state).await
+    }
+
+    /// A new secret signs from now on; the old ones go on beside it for `overlap`.
+    pub async fn rotate_secret(
+        &self,
+        tenant: TenantId,
+        id: EndpointId,
+        overlap: Duration,
+        secret: Option<String>,
+    ) -> Result<Arc<Endpoint>, Error> {
+        if overlap > MAX_OVERLAP {
+            return Err(Error::invalid("overlap", "must be at most 30d"));
+        }
+        let shared = &self.shared;
+        let _turn = shared.configuring.lock().await;
+        let current = self.endpoint(tenant, id).ok_or(Error::NotFound)?;
+        let now = shared.clock.now();
+        let text = given_or_new(shared, &current.spec.signing, secret)?;
+        let lapse = now.plus(overlap);
+        let mut endpoint = (*current).clone();
+        for old in &mut endpoint.secrets {
+            old.expires_at = Some(old.expires_at.map_or(lapse, |known| known.min(lapse)));
+        }
+        endpoint.secrets.retain(|old| old.expires_at.is_none_or(|at| at > now));
+        endpoint.secrets.truncate(MAX_SECRETS - 1);
+        endpoint.secrets.insert(0, StoredSecret { text, expires_at: None });
+        endpoint.updated_at = now;
+        install(shared, endpoint, Check::AtDial).await
+    }
+
+    /// Deletes an endpoint: it gets nothing more, what is unfinished is cancelled, history stays.
+    pub async fn delete_endpoint(&self, tenant: TenantId, id: EndpointId) -> Result<(), Error> {
+        let shared = &self.shared;
+        let _turn = shared.configuring.lock().await;
+        let current = self.endpoint(tenant, id).ok_or(Error::NotFound)?;
+        let deleted = Endpoint {
+            state: EndpointState::Deleted,
+            updated_at: shared.clock.now(),
+            ..(*current).clone()
+        };
+        shared.store.put_endpoint(deleted.clone()).await?;
+        shared.routes.store(Arc::new(shared.routes.load().without(id)));
+        if let Ok(route) = compile(shared, Arc::new(deleted), Check::AtDial) {
+            // Still known to the scheduler, as one that is not sent to, until its last attempt ends.
+            shared.scheduler.lock().put_route(&Arc::new(route), shared.clock.now());
+        }
+        shared.runtime.spawn(cancel_unfinished(Arc::clone(shared), id));
+        Ok(())
+    }
+
+    /// Sends a sample event, outside all queues and policies, and says what came back.
+    pub async fn test_endpoint(&self, tenant: TenantId, id: EndpointId) -> Result<Attempt, Error> {
+        let shared = &self.shared;
+        let route = shared.routes.load().get(id).cloned();
+        let route = route.filter(|route| route.endpoint.tenant == tenant).ok_or(Error::NotFound)?;
+        let started_at = shared.clock.now();
+        let first = shared.take_ids(2);
+        let event = Event {
+            id: EventId::from_i64(first),
+            tenant,
+            kind: "postrider.test".into(),
+            content_type: "application/json".into(),
+            body: SAMPLE.into(),
+            idempotency_key: None,
+            ordering_key: None,
+            metadata: None,
+            received_at: started_at,
+            deliver_at: None,
+        };
+        let parcel = Parcel {
+            route: Arc::clone(&route),
+            event: Arc::new(event),
+            delivery: DeliveryId::from_i64(first + 1),
+            number: 1,
+            started_at,
+        };
+        let stopwatch = std::time::Instant::now();
+        let report = shared.carrier.carry(parcel).await;
+        let outcome = route.policy.classify(report.sighting, report.retry_after);
+        Ok(Attempt {
+            number: 1,
+            counted: false,
+            started_at,
+            duration: stopwatch.elapsed(),
+            status: match report.sighting {
+                Sighting::Status(status) => Some(status),
+                Sighting::Network | Sighting::Timeout => None,
+            },
+            class: match outcome {
+                Outcome::Delivered => None,
+                Outcome::Failed { class, .. } => Some(class),
+            },
+            error: report.error,
+            response: report.response,
+        })
+    }
+}
+
+/// Stores an endpoint and puts it to use; in this order, so that memory never runs ahead.
+async fn install(
+    shared: &Arc<Shared>,
+    endpoint: Endpoint,
+    check: Check,
+) -> Result<Arc<Endpoint>, Error> {
+    let endpoint = Arc::new(endpoint);
+    let route = Arc::new(compile(shared, Arc::clone(&endpoint), check)?);
+    shared.store.put_endpoint((*endpoint).clone()).await?;
+    put_to_use(shared, &route);
+    Ok(endpoint)
+}
+
+fn put_to_use(shared: &Arc<Shared>, route: &Arc<Route>) {
+    // The scheduler first: an event that matches must find its queue.
+    shared.scheduler.lock().put_route(route, shared.clock.now());
+    shared.routes.store(Arc::new(shared.routes.load().with(Arc::clone(route))));
+    shared.pump();
+}
+
+async fn set_state(
+    shared: &Arc<Shared>,
+    current: &Arc<Endpoint>,
+    state: EndpointState,
+) -> Result<Arc<Endpoint>, Error> {
+    let endpoint = Endpoint { state, updated_at: shared.clock.now(), ..(**current).clone() };
+    install(shared, endpoint, Check::AtDial).await
+}
+
+fn given_or_new(shared: &Shared, scheme: &Scheme, given: Option<String>) -> Result<String, Error> {
+    match given {
+        Some(text) => Secret::parse(&text, scheme)
+            .map(|_| text)
+            .map_err(|error| Error::invalid("secret", error.to_string())),
+        None => Ok(Secret::generate(scheme, shared.entropy.secret_bytes()).text().to_owned()),
+    }
+}
+
+/// Compiles endpoints anew whose secrets have lapsed, so that those sign no longer.
+pub(crate) async fn drop_lapsed_secrets(shared: &Arc<Shared>) {
+    let _turn = shared.configuring.lock().await;
+    let now = shared.clock.now();
+    let routes = shared.routes.load_full();
+    for route in routes.all().filter(|route| route.stale_at().is_some_and(|at| at <= now)) {
+        let mut endpoint = (*route.endpoint).clone();
+        endpoint.secrets.retain(|secret| secret.expires_at.is_none_or(|at| at > now));
+        if let Err(error) = install(shared, endpoint, Check::AtDial).await {
+            tracing::warn!(endpoint = %route.id(), %error, "could not drop a lapsed secret");
+        }
+    }
+}
+
+/// Switches off an endpoint that said it is gone. Its deliveries wait until it is enabled.
+pub(crate) async fn disable(shared: Arc<Shared>, tenant: TenantId, id: EndpointId) {
+    let _turn = shared.configuring.lock().await;
+    let engine = Engine { shared: Arc::clone(&shared) };
+    let Some(current) = engine.endpoint(tenant, id) else { return };
+    match current.state {
+        EndpointState::Active | EndpointState::Paused => {}
+        EndpointState::Disabled | EndpointState::Deleted => return,
+    }
+    match set_state(&shared, &current, EndpointState::Disabled).await {
+        Ok(_) => shared.notices.publish([Draft {
+            at: shared.clock.now(),
+            tenant,
+            kind: NoticeKind::EndpointDisabled,
+            endpoint: Some(id),
+            delivery: None,
+            detail: Some("the endpoint answered that it is gone for good".into()),
+        }]),
+        Err(error) => tracing::warn!(endpoint = %id, %error, "could not disable it"),
+    }
+}
+
+/// Cancels all that is unfinished of a deleted endpoint, waiting for what is in flight.
+pub(crate) async fn cancel_unfinished(shared: Arc<Shared>, id: EndpointId) {
+    loop {
+        let settled = shared.settled.notified();
+        match cancel_pass(&shared, id).await {
+            Ok(Pass::Done) => break,
+            Ok(Pass::InFlight) => settled.await,
+            Err(error) => {
+                tracing::warn!(endpoint = %id, %error, "could not cancel what is unfinished, trying again");
+                let retry_at = shared.clock.now().plus(Duration::from_secs(1));
+                shared.clock.sleep_until(retry_at).await;
+            }
+        }
+    }
+    shared.scheduler.lock().remove_route(id);
+}
+
+enum Pass {
+    Done,
+    InFlight,
+}
+
+async fn cancel_pass(shared: &Arc<Shared>, id: EndpointId) -> Result<Pass, Error> {
+    let mut after = DeliveryId::from_i64(0);
+    let mut in_flight = false;
+    loop {
+        let unfinished = shared.store.unfinished(id, after, None, CANCEL_BATCH).await?;
+        let Some(last) = unfinished.last() else { break };
+        after = last.id;
+        let now = shared.clock.now();
+        let mut decisions = Vec::with_capacity(unfinished.len());
+        for row in unfinished {
+            if shared.scheduler.lock().is_in_flight(id, row.id) {
+                in_flight = true;
+                continue;
+            }
+            let policy = shared.options.presets.policy(postrider_core::policy::Preset::default());
+            let moved = step(&row.delivery, Happening::Cancel, &policy, now, Jitter::MIDDLE);
+            let Transition::Moves(next) = moved else { continue };
+            decisions.push(Decision {
+                tenant: row.tenant,
+                event: row.event,
+                correlation_id: None,
+                settle: Settle {
+                    id: row.id,
+                    endpoint: id,
+                    fence: row.fence,
+                    in_line: row.in_line,
+                    from: row.delivery.state,
+                    next,
+                    at: now,
+                    attempt: None,
+                },
+            });
+        }
+        settler::apply(shared, decisions).await?;
+    }
+    Ok(if in_flight { Pass::InFlight } else { Pass::Done })
+}
+
+/// Whether an endpoint's age limit has to be swept for, and from when on.
+pub(crate) fn age_cutoff(route: &Route, now: Timestamp) -> Option<Timestamp> {
+    route.policy.max_age().map(|age| now.minus(age))
+}

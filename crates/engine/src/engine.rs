@@ -1,0 +1,254 @@
+//! Starts the engine, offers its operations, and stops it.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use futures_util::future::{Either, select};
+use http::HeaderValue;
+use ipnet::IpNet;
+use parking_lot::Mutex;
+use postrider_core::endpoint::EndpointState;
+use postrider_core::id::Sequence;
+use postrider_core::policy::Presets;
+use postrider_core::{DeliveryId, EndpointId, TenantId, Timestamp};
+use postrider_store::Store;
+use rustls::pki_types::CertificateDer;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, Semaphore};
+
+use crate::accept::{self, Accepted, Submission};
+use crate::breaker::BreakerOptions;
+use crate::carriers::http::HttpCarrier;
+use crate::destination::Guard;
+use crate::endpoints::Check;
+use crate::error::Error;
+use crate::http_client::{Client, ClientOptions};
+use crate::notices::Notices;
+use crate::ports::{Clock, Entropy};
+use crate::route::Routes;
+use crate::scheduler::{EndpointHealth, Scheduler};
+use crate::settler::Settler;
+use crate::shared::{self, PAGES_AT_ONCE, Shared};
+use crate::{endpoints, housekeeping, jobs, settler};
+
+/// How the engine is set up.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub presets: Presets,
+    /// Networks that may be sent to although they are not public.
+    pub allowed: Vec<IpNet>,
+    /// In flight over all endpoints.
+    pub max_in_flight: usize,
+    /// In flight to an endpoint that says nothing else.
+    pub default_endpoint_in_flight: u32,
+    /// The deadline of an attempt where the endpoint says nothing else.
+    pub default_timeout: Duration,
+    pub housekeeping_every: Duration,
+    pub retention: Retention,
+    pub breaker: BreakerOptions,
+    pub user_agent: String,
+    /// Certificate authorities trusted beside the public ones.
+    pub extra_roots: Vec<CertificateDer<'static>>,
+}
+
+/// How long history is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// After it was delivered or cancelled.
+    pub delivered: Duration,
+    /// After the last attempt of a failed one.
+    pub failed: Duration,
+    /// After the event of a dead one was received.
+    pub dead: Duration,
+}
+
+const DAY: Duration = Duration::from_hours(24);
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            presets: Presets::default(),
+            allowed: Vec::new(),
+            max_in_flight: 1_024,
+            default_endpoint_in_flight: 128,
+            default_timeout: Duration::from_secs(15),
+            housekeeping_every: Duration::from_hours(1),
+            retention: Retention::default(),
+            breaker: BreakerOptions::default(),
+            user_agent: concat!("Postrider/", env!("CARGO_PKG_VERSION")).to_owned(),
+            extra_roots: Vec::new(),
+        }
+    }
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self { delivered: 7 * DAY, failed: 7 * DAY, dead: 14 * DAY }
+    }
+}
+
+/// Why the engine could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Store(#[from] postrider_store::Error),
+    #[error("the TLS set-up is unusable: {0}")]
+    Tls(#[from] rustls::Error),
+    #[error("the user agent is no header value")]
+    UserAgent,
+}
+
+/// The running engine. Clones are the same engine.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// How a drain ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Drained {
+    /// Attempts that were still under way at the limit: they will be made again.
+    pub abandoned: usize,
+}
+
+impl Engine {
+    /// Loads the configuration and begins to deliver. What is not due yet stays in the store.
+    pub async fn start(
+        options: Options,
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy>,
+    ) -> Result<Self, StartError> {
+        let guard = Arc::new(Guard::new(options.allowed.clone()));
+        let client = Client::new(ClientOptions {
+            guard: Arc::clone(&guard),
+            extra_roots: options.extra_roots.clone(),
+        })?;
+        let user_agent =
+            HeaderValue::from_str(&options.user_agent).map_err(|_| StartError::UserAgent)?;
+        let (settler, verdicts) = Settler::new();
+        let now = clock.now();
+        let shared = Arc::new(Shared {
+            scheduler: Mutex::new(Scheduler::new(options.max_in_flight, options.breaker)),
+            ids: Mutex::new(Sequence::after(store.highest_id().await?)),
+            notices: Notices::starting_at(u64::try_from(now.as_millis()).unwrap_or(0) << 10),
+            carrier: Arc::new(HttpCarrier::new(client, user_agent)),
+            routes: ArcSwap::from_pointee(Routes::default()),
+            runtime: Handle::current(),
+            configuring: tokio::sync::Mutex::new(()),
+            settled: Notify::new(),
+            wake: Notify::new(),
+            asleep_until: AtomicI64::new(0),
+            pages: Semaphore::new(PAGES_AT_ONCE),
+            options,
+            store,
+            clock,
+            entropy,
+            guard,
+            settler,
+        });
+        load_endpoints(&shared).await?;
+        shared.runtime.spawn(settler::run(Arc::clone(&shared), verdicts));
+        shared.runtime.spawn(shared::drive(Arc::clone(&shared)));
+        shared.runtime.spawn(housekeeping::run(Arc::clone(&shared)));
+        for job in shared.store.open_jobs().await? {
+            shared.runtime.spawn(jobs::run(Arc::clone(&shared), job));
+        }
+        Ok(Self { shared })
+    }
+
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.shared.store
+    }
+
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.shared.clock
+    }
+
+    pub fn presets(&self) -> &Presets {
+        &self.shared.options.presets
+    }
+
+    pub fn notices(&self) -> &Notices {
+        &self.shared.notices
+    }
+
+    /// Stores events, all in one commit, and hands their deliveries over.
+    pub async fn accept(
+        &self,
+        tenant: TenantId,
+        submissions: Vec<Submission>,
+    ) -> Result<Vec<Accepted>, Error> {
+        accept::accept(&self.shared, tenant, submissions).await
+    }
+
+    pub fn is_in_flight(&self, endpoint: EndpointId, delivery: DeliveryId) -> bool {
+        self.shared.scheduler.lock().is_in_flight(endpoint, delivery)
+    }
+
+    pub fn endpoint_health(&self, endpoint: EndpointId) -> Option<EndpointHealth> {
+        self.shared.scheduler.lock().health(endpoint)
+    }
+
+    /// Starts no more attempts, waits for those under way, settles, and closes the store.
+    pub async fn drain(&self, limit: Duration) -> Drained {
+        let shared = &self.shared;
+        shared.scheduler.lock().stop();
+        let idle = async {
+            loop {
+                let settled = shared.settled.notified();
+                tokio::pin!(settled);
+                // Registered before looking, so that no wake-up falls in between.
+                settled.as_mut().enable();
+                if shared.scheduler.lock().in_flight() == 0 {
+                    break;
+                }
+                settled.await;
+            }
+        };
+        let limit = tokio::time::sleep(limit);
+        let abandoned = match select(std::pin::pin!(idle), std::pin::pin!(limit)).await {
+            Either::Left(_) => 0,
+            Either::Right(_) => shared.scheduler.lock().in_flight(),
+        };
+        shared.store.close().await;
+        Drained { abandoned }
+    }
+}
+
+/// Compiles what is configured. Destinations are judged when they are dialled: an endpoint that was
+/// allowed when it was made goes on receiving deliveries, and its attempts say why they fail.
+async fn load_endpoints(shared: &Arc<Shared>) -> Result<(), StartError> {
+    let now = shared.clock.now();
+    let mut routes = Vec::new();
+    for endpoint in shared.store.endpoints().await? {
+        let id = endpoint.id;
+        if endpoint.state == EndpointState::Deleted {
+            shared.runtime.spawn(endpoints::cancel_unfinished(Arc::clone(shared), id));
+            continue;
+        }
+        match endpoints::compile(shared, Arc::new(endpoint), Check::AtDial) {
+            Ok(route) => routes.push(Arc::new(route)),
+            Err(error) => {
+                tracing::error!(endpoint = %id, %error, "cannot be sent to as configured; its deliveries wait");
+            }
+        }
+    }
+    let mut dues: Vec<(EndpointId, Option<Timestamp>)> = Vec::with_capacity(routes.len());
+    for route in &routes {
+        dues.push((route.id(), shared.store.next_due(route.id()).await?));
+    }
+    let mut scheduler = shared.scheduler.lock();
+    for route in &routes {
+        scheduler.put_route(route, now);
+    }
+    for (id, due) in dues {
+        if let Some(due) = due {
+            scheduler.note_stored(id, Some(due), now);
+        }
+    }
+    shared.routes.store(Arc::new(Routes::of(routes)));
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! Tidies up, once at the start and then every hour: deliveries past their age die, history past
+//! its time is removed. In small steps, so that deliveries go on meanwhile.
+
+use std::sync::Arc;
+
+use postrider_core::delivery::Transition;
+use postrider_core::{DeliveryId, EndpointId, EventId, Happening, step};
+use postrider_store::journal::Cutoffs;
+use postrider_store::record::Settle;
+
+use crate::endpoints;
+use crate::error::Error;
+use crate::operate::Reserved;
+use crate::route::Route;
+use crate::settler::{self, Decision};
+use crate::shared::Shared;
+
+/// Rows looked at in one step.
+const STEP: usize = 500;
+
+pub(crate) async fn run(shared: Arc<Shared>) {
+    loop {
+        tidy(&shared).await;
+        let next = shared.clock.now().plus(shared.options.housekeeping_every);
+        while shared.clock.now() < next {
+            shared.clock.sleep_until(next).await;
+        }
+    }
+}
+
+async fn tidy(shared: &Arc<Shared>) {
+    endpoints::drop_lapsed_secrets(shared).await;
+    let routes = shared.routes.load_full();
+    for route in routes.all() {
+        if let Err(error) = expire(shared, route).await {
+            tracing::warn!(endpoint = %route.id(), %error, "the age sweep was cut short");
+        }
+    }
+    if let Err(error) = forget(shared).await {
+        tracing::warn!(%error, "the retention sweep was cut short");
+    }
+}
+
+/// Lets deliveries die that are older than their endpoint's policy allows.
+async fn expire(shared: &Arc<Shared>, route: &Route) -> Result<(), Error> {
+    let Some(cutoff) = endpoints::age_cutoff(route, shared.clock.now()) else { return Ok(()) };
+    let endpoint = route.id();
+    let mut after = DeliveryId::from_i64(0);
+    loop {
+        let old = shared.store.unfinished(endpoint, after, Some(cutoff), STEP).await?;
+        let Some(last) = old.last() else { return Ok(()) };
+        after = last.id;
+        let mut reserved = Vec::with_capacity(old.len());
+        let mut decisions = Vec::with_capacity(old.len());
+        for row in old {
+            let Some(reservation) = Reserved::of(shared, endpoint, row.id, row.event) else {
+                continue;
+            };
+            reserved.push(reservation);
+            let (now, jitter) = (shared.clock.now(), shared.entropy.jitter());
+            let moved = step(&row.delivery, Happening::Sweep, &route.policy, now, jitter);
+            let Transition::Moves(next) = moved else { continue };
+            let event = shared.store.event(row.tenant, row.event).await?;
+            let metadata = event.as_ref().and_then(|event| event.metadata.as_deref());
+            decisions.push(Decision {
+                tenant: row.tenant,
+                event: row.event,
+                correlation_id: settler::correlation(metadata),
+                settle: Settle {
+                    id: row.id,
+                    endpoint,
+                    fence: row.fence,
+                    in_line: row.in_line,
+                    from: row.delivery.state,
+                    next,
+                    at: now,
+                    attempt: None,
+                },
+            });
+        }
+        let expired = decisions.len();
+        settler::apply(shared, decisions).await?;
+        log_expired(endpoint, expired);
+    }
+}
+
+fn log_expired(endpoint: EndpointId, expired: usize) {
+    if expired > 0 {
+        tracing::warn!(%endpoint, expired, "deliveries grew too old and are dead");
+    }
+}
+
+/// Removes what has been kept long enough.
+async fn forget(shared: &Arc<Shared>) -> Result<(), Error> {
+    let (now, keep) = (shared.clock.now(), shared.options.retention);
+    let cutoffs = Cutoffs {
+        delivered: now.minus(keep.delivered),
+        failed: now.minus(keep.failed),
+        dead: now.minus(keep.dead),
+        events: now.minus(keep.delivered),
+    };
+    let mut after = EventId::from_i64(0);
+    let (mut deliveries, mut events) = (0, 0);
+    loop {
+        let swept = shared.store.sweep_retention(cutoffs, after, STEP).await?;
+        deliveries += swept.deliveries_removed;
+        events += swept.events_removed;
+        match swept.next {
+            Some(next) => after = next,
+            None => break,
+        }
+    }
+    if deliveries + events > 0 {
+        tracing::info!(deliveries, events, "removed what was past its retention");
+    }
+    Ok(())
+}

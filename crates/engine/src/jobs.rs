@@ -1,0 +1,133 @@
+//! Long work that survives a restart: the paced replay of dead letters, oldest event first.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider_core::delivery::State;
+use postrider_core::{JobId, TenantId, Timestamp};
+use postrider_store::ledger::{DeliveryFilter, DeliveryQuery, Direction, Position};
+use postrider_store::record::DeliveryRecord;
+use postrider_store::registry::{JobRecord, JobState};
+
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::shared::Shared;
+
+/// Deliveries looked at between two notes of how far the job has come.
+const STEP: usize = 100;
+/// The fastest pace that can be asked for.
+const MAX_RATE: f64 = 10_000.0;
+/// The wait after a failure of the store.
+const PAUSE: Duration = Duration::from_secs(1);
+
+impl Engine {
+    /// Begins a replay of the dead letters that match. It goes on after a restart.
+    pub async fn replay_dead_letters(
+        &self,
+        tenant: TenantId,
+        filter: DeliveryFilter,
+        rate_per_second: Option<f64>,
+    ) -> Result<JobRecord, Error> {
+        if rate_per_second.is_some_and(|rate| !(rate > 0.0 && rate <= MAX_RATE)) {
+            let message = format!("must be more than 0 and at most {MAX_RATE}");
+            return Err(Error::invalid("rate_per_second", message));
+        }
+        let shared = &self.shared;
+        let now = shared.clock.now();
+        let matched = shared.store.count_dead_letters(tenant, filter.clone()).await?;
+        let job = JobRecord {
+            id: JobId::from_i64(shared.take_ids(1)),
+            tenant,
+            filter,
+            rate_per_second,
+            state: JobState::Running,
+            matched,
+            replayed: 0,
+            skipped: 0,
+            position: None,
+            created_at: now,
+            updated_at: now,
+        };
+        shared.store.put_job(job.clone()).await?;
+        shared.runtime.spawn(run(Arc::clone(shared), job.clone()));
+        Ok(job)
+    }
+}
+
+/// Works on a job to its end, however often the store fails meanwhile.
+pub(crate) async fn run(shared: Arc<Shared>, mut job: JobRecord) {
+    let engine = Engine { shared: Arc::clone(&shared) };
+    let mut pace = Pace { next: shared.clock.now() };
+    while job.state == JobState::Running {
+        if let Err(error) = advance(&engine, &mut job, &mut pace).await {
+            if let Error::Store(postrider_store::Error::Closed) = error {
+                return;
+            }
+            tracing::warn!(job = %job.id, %error, "the replay stumbled, trying again");
+            let retry_at = shared.clock.now().plus(PAUSE);
+            while shared.clock.now() < retry_at {
+                shared.clock.sleep_until(retry_at).await;
+            }
+        }
+    }
+    tracing::info!(job = %job.id, replayed = job.replayed, skipped = job.skipped, "replay finished");
+}
+
+/// Replays the next few dead letters and notes how far it has come.
+async fn advance(engine: &Engine, job: &mut JobRecord, pace: &mut Pace) -> Result<(), Error> {
+    let shared = &engine.shared;
+    let mut filter = job.filter.clone();
+    filter.states.retain(|state| state.is_dead_letter());
+    if filter.states.is_empty() {
+        filter.states = vec![State::Failed, State::Dead];
+    }
+    let query = DeliveryQuery {
+        filter,
+        after: job.position,
+        direction: Direction::OldestFirst,
+        limit: STEP,
+    };
+    let listed = shared.store.deliveries(job.tenant, query).await?;
+    for record in &listed.rows {
+        if is_of(job, record) {
+            pace.wait(shared, job.rate_per_second).await;
+            match engine.retry(job.tenant, record.id).await {
+                Ok(_) => job.replayed += 1,
+                Err(Error::NotFound | Error::Conflict(_) | Error::Invalid { .. }) => {
+                    job.skipped += 1
+                }
+                Err(error @ (Error::Store(_) | Error::Draining)) => return Err(error),
+            }
+        }
+        job.position = Some(Position { event: record.event, delivery: record.id });
+    }
+    match listed.next {
+        Some(next) => job.position = Some(next),
+        None => job.state = JobState::Finished,
+    }
+    job.updated_at = shared.clock.now();
+    shared.store.put_job(job.clone()).await?;
+    Ok(())
+}
+
+/// Only what was dead when the job was made: what it replayed itself and died again is not its
+/// business, even if a restart makes it look twice.
+fn is_of(job: &JobRecord, record: &DeliveryRecord) -> bool {
+    record.ended_at.is_some_and(|ended| ended <= job.created_at)
+}
+
+/// Spreads replays evenly.
+struct Pace {
+    next: Timestamp,
+}
+
+impl Pace {
+    async fn wait(&mut self, shared: &Shared, rate: Option<f64>) {
+        let Some(rate) = rate else { return };
+        while shared.clock.now() < self.next {
+            shared.clock.sleep_until(self.next).await;
+        }
+        let gap = Duration::try_from_secs_f64(1.0 / rate).unwrap_or(Duration::MAX);
+        self.next = self.next.max(shared.clock.now()).plus(gap);
+    }
+}

@@ -1,0 +1,46 @@
+//! The engine: takes events in, decides what goes where and when, has it carried, and keeps the
+//! books. The rules are `postrider_core`'s, the books are `postrider_store`'s.
+//!
+//! Reading order follows an event: [`engine`] starts everything; `accept` stores an event and hands
+//! its deliveries over; `scheduler` chooses what goes next; `courier` carries one attempt through;
+//! `settler` makes the result durable and publishes [`notices`].
+
+pub mod engine;
+mod error;
+pub mod ports;
+
+mod accept;
+
+mod route;
+
+mod scheduler;
+
+mod breaker;
+mod bucket;
+
+mod shared;
+
+mod carrier;
+mod carriers;
+mod courier;
+
+pub mod destination;
+pub mod http_client;
+
+mod settler;
+
+pub mod notices;
+
+mod operate;
+
+mod endpoints;
+mod housekeeping;
+mod jobs;
+
+pub use accept::{Accepted, Submission};
+pub use breaker::{BreakerOptions, BreakerState};
+pub use endpoints::EndpointAction;
+pub use engine::{Drained, Engine, Options, Retention, StartError};
+pub use error::Error;
+pub use operate::{PlannedAttempt, WaitReason, WaitingOn};
+pub use scheduler::EndpointHealth;

@@ -1,0 +1,122 @@
+//! Time and chance, as the engine sees them. Everything else in the engine takes both from here.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use postrider_core::{Jitter, Timestamp};
+use tokio::sync::oneshot;
+
+/// The longest a system sleep lasts before it looks at the clock again: a clock that was set
+/// forward must not leave anything overdue for longer.
+const MAX_SLEEP: Duration = Duration::from_millis(500);
+
+pub trait Clock: Send + Sync + fmt::Debug + 'static {
+    fn now(&self) -> Timestamp;
+
+    /// Ends when `now()` is `time` or later. It may end earlier: look at the clock again.
+    fn sleep_until(&self, time: Timestamp) -> BoxFuture<'static, ()>;
+}
+
+pub trait Entropy: Send + Sync + fmt::Debug + 'static {
+    /// A sample for jitter. Need not be unpredictable.
+    fn jitter(&self) -> Jitter;
+
+    /// Bytes nobody can guess.
+    fn secret_bytes(&self) -> [u8; 32];
+}
+
+/// The machine's own clock.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    fn sleep_until(&self, time: Timestamp) -> BoxFuture<'static, ()> {
+        Box::pin(tokio::time::sleep(time.since(self.now()).min(MAX_SLEEP)))
+    }
+}
+
+/// The machine's own randomness.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct SystemEntropy;
+
+impl Entropy for SystemEntropy {
+    fn jitter(&self) -> Jitter {
+        Jitter::new(fastrand::f64())
+    }
+
+    fn secret_bytes(&self) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        // Without randomness there is no safe key to hand out, and nothing sensible to do instead.
+        getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+        bytes
+    }
+}
+
+/// A clock that moves only when told to: virtual time for tests and simulation.
+#[derive(Debug, Clone)]
+pub struct ManualClock {
+    inner: Arc<Mutex<Manual>>,
+}
+
+#[derive(Debug)]
+struct Manual {
+    now: Timestamp,
+    sleepers: BTreeMap<(Timestamp, u64), oneshot::Sender<()>>,
+    next_sleeper: u64,
+}
+
+impl ManualClock {
+    pub fn at(now: Timestamp) -> Self {
+        let manual = Manual { now, sleepers: BTreeMap::new(), next_sleeper: 0 };
+        Self { inner: Arc::new(Mutex::new(manual)) }
+    }
+
+    pub fn advance(&self, span: Duration) {
+        let to = self.now().plus(span);
+        self.set(to);
+    }
+
+    /// Sets the clock, forwards or back, and wakes whoever slept until then.
+    pub fn set(&self, to: Timestamp) {
+        let mut manual = self.inner.lock();
+        manual.now = to;
+        while let Some(entry) = manual.sleepers.first_entry() {
+            if entry.key().0 > to {
+                break;
+            }
+            // Fails for a sleeper that stopped waiting, which needs no waking.
+            let _gone = entry.remove().send(());
+        }
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        self.inner.lock().now
+    }
+
+    fn sleep_until(&self, time: Timestamp) -> BoxFuture<'static, ()> {
+        let mut manual = self.inner.lock();
+        if manual.now >= time {
+            return Box::pin(std::future::ready(()));
+        }
+        manual.sleepers.retain(|_, sleeper| !sleeper.is_closed());
+        let (wake, woken) = oneshot::channel();
+        let key = (time, manual.next_sleeper);
+        manual.next_sleeper += 1;
+        manual.sleepers.insert(key, wake);
+        Box::pin(async move {
+            // An error means that the clock is gone: nothing to wait for either.
+            drop(woken.await);
+        })
+    }
+}

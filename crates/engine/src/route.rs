@@ -1,0 +1,173 @@
+//! Which endpoints an event goes to, and what each needs to be sent to: compiled from
+//! configuration once, read by every event.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use postrider_core::endpoint::{Destination as Target, EndpointState};
+use postrider_core::pattern::Pattern;
+use postrider_core::policy::Presets;
+use postrider_core::signing::{Secret, Signer};
+use postrider_core::{Endpoint, EndpointId, Policy, TenantId, Timestamp};
+
+use crate::destination::{Destination, Guard};
+use crate::error::Error;
+
+/// An endpoint, ready to be used.
+#[derive(Debug)]
+pub(crate) struct Route {
+    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) policy: Policy,
+    pub(crate) signer: Signer,
+    pub(crate) destination: Arc<Destination>,
+    /// The endpoint's own headers.
+    pub(crate) headers: HeaderMap,
+    pub(crate) timeout: Duration,
+    pub(crate) max_in_flight: u32,
+}
+
+/// What an endpoint gets that says nothing of its own.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Defaults {
+    pub(crate) timeout: Duration,
+    pub(crate) max_in_flight: u32,
+}
+
+impl Route {
+    /// Checks everything about an endpoint; an endpoint that passes can be sent to.
+    pub(crate) fn compile(
+        endpoint: Arc<Endpoint>,
+        presets: &Presets,
+        guard: &Guard,
+        defaults: Defaults,
+        now: Timestamp,
+    ) -> Result<Self, Error> {
+        let spec = &endpoint.spec;
+        let policy = spec.policy.build(presets).map_err(|invalid| {
+            Error::invalid(format!("policy.{}", invalid.field), invalid.message)
+        })?;
+        let Target::Url(url) = &spec.destination;
+        let destination =
+            guard.check_url(url).map_err(|refusal| Error::invalid("url", refusal.to_string()))?;
+        let mut headers = HeaderMap::with_capacity(spec.headers.len());
+        for (name, value) in &spec.headers {
+            let field = || format!("headers.{name}");
+            let header = HeaderName::try_from(name.as_str())
+                .map_err(|_| Error::invalid(field(), "is not a header name"))?;
+            let value = HeaderValue::try_from(value.as_str())
+                .map_err(|_| Error::invalid(field(), "has a value that no header can have"))?;
+            headers.insert(header, value);
+        }
+        let live = |lapses: Option<Timestamp>| lapses.is_none_or(|at| at > now);
+        let secrets = endpoint
+            .secrets
+            .iter()
+            .filter(|secret| live(secret.expires_at))
+            .map(|secret| Secret::parse(&secret.text, &spec.signing))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| Error::invalid("secret", error.to_string()))?;
+        if secrets.is_empty() {
+            return Err(Error::invalid("secret", "is needed"));
+        }
+        Ok(Self {
+            signer: Signer::new(&spec.signing, &secrets),
+            policy,
+            destination: Arc::new(destination),
+            headers,
+            timeout: spec.timeout.unwrap_or(defaults.timeout),
+            max_in_flight: spec.max_in_flight.unwrap_or(defaults.max_in_flight),
+            endpoint,
+        })
+    }
+
+    pub(crate) fn id(&self) -> EndpointId {
+        self.endpoint.id
+    }
+
+    /// When a secret lapses and the route has to be compiled anew.
+    pub(crate) fn stale_at(&self) -> Option<Timestamp> {
+        self.endpoint.secrets.iter().filter_map(|secret| secret.expires_at).min()
+    }
+}
+
+/// All routes. Replaced as a whole when configuration changes, so that readers need no lock.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Routes {
+    by_id: HashMap<EndpointId, Arc<Route>>,
+    by_tenant: HashMap<TenantId, Index>,
+}
+
+/// One tenant's endpoints by what they listen to: a lookup per part of an event's type rather than
+/// a test per endpoint.
+#[derive(Debug, Default, Clone)]
+struct Index {
+    any: Vec<Arc<Route>>,
+    exact: HashMap<String, Vec<Arc<Route>>>,
+    prefix: HashMap<String, Vec<Arc<Route>>>,
+}
+
+impl Routes {
+    pub(crate) fn of(routes: impl IntoIterator<Item = Arc<Route>>) -> Self {
+        let mut all = Self::default();
+        for route in routes {
+            let index = all.by_tenant.entry(route.endpoint.tenant).or_default();
+            for pattern in &route.endpoint.spec.event_types {
+                let bucket = match pattern {
+                    Pattern::Any => &mut index.any,
+                    Pattern::Exact(name) => index.exact.entry(name.clone()).or_default(),
+                    Pattern::Prefix(prefix) => index.prefix.entry(prefix.clone()).or_default(),
+                };
+                bucket.push(Arc::clone(&route));
+            }
+            all.by_id.insert(route.id(), route);
+        }
+        all
+    }
+
+    /// These routes with one put in, or in place of the one with its id.
+    pub(crate) fn with(&self, route: Arc<Route>) -> Self {
+        let id = route.id();
+        let others = self.by_id.values().filter(|known| known.id() != id).cloned();
+        Self::of(others.chain([route]))
+    }
+
+    pub(crate) fn without(&self, id: EndpointId) -> Self {
+        Self::of(self.by_id.values().filter(|known| known.id() != id).cloned())
+    }
+
+    pub(crate) fn get(&self, id: EndpointId) -> Option<&Arc<Route>> {
+        self.by_id.get(&id)
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Route>> {
+        self.by_id.values()
+    }
+
+    /// The endpoints an event of this type goes to, each once, oldest first. Paused and disabled
+    /// ones too: what they would have got waits for them.
+    pub(crate) fn matching(&self, tenant: TenantId, kind: &str) -> Vec<&Arc<Route>> {
+        let Some(index) = self.by_tenant.get(&tenant) else { return Vec::new() };
+        let mut found: Vec<&Arc<Route>> = index.any.iter().collect();
+        found.extend(index.exact.get(kind).into_iter().flatten());
+        if !index.prefix.is_empty() {
+            for (dot, _) in kind.match_indices('.') {
+                found.extend(index.prefix.get(&kind[..=dot]).into_iter().flatten());
+            }
+        }
+        if found.len() > 1 {
+            found.sort_by_key(|route| route.id());
+            found.dedup_by_key(|route| route.id());
+        }
+        found
+    }
+}
+
+/// Whether an endpoint in this state is sent to.
+pub(crate) const fn sends(state: EndpointState) -> bool {
+    match state {
+        EndpointState::Active => true,
+        EndpointState::Paused | EndpointState::Disabled | EndpointState::Deleted => false,
+    }
+}

@@ -1,0 +1,566 @@
+//! Decides which waiting delivery goes next. Synchronous, without clock or I/O: time is an argument.
+//!
+//! Each endpoint has a bounded window of deliveries in memory; the rest stays in the store and is
+//! paged in when its turn comes. Endpoints take turns; within one the oldest event goes first. A
+//! delivery keeps its slot until what became of it is on disk, so that the number in flight is also
+//! the most that a crash can repeat.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use postrider_core::{DeliveryId, EndpointId, EventId, Timestamp};
+use postrider_store::journal::Paged;
+use postrider_store::record::Waiting;
+
+use crate::breaker::{Breaker, BreakerOptions, BreakerState, Change};
+use crate::bucket::Bucket;
+use crate::route::{Route, sends};
+
+/// Deliveries of one endpoint kept in memory.
+pub(crate) const WINDOW: usize = 1_024;
+/// Bytes of bodies of one endpoint kept in memory; one delivery is kept whatever its size.
+pub(crate) const WINDOW_BYTES: usize = 1 << 20;
+/// Below this a window is filled up from the store.
+const LOW_WATER: usize = WINDOW / 2;
+/// Every endpoint may have this many in flight even when all global slots are taken: slow
+/// endpoints that fill the slots must not hold up the others.
+const RESERVED: usize = 4;
+/// Bytes in flight to one endpoint; one delivery goes whatever its size.
+const IN_FLIGHT_BYTES: usize = 16 << 20;
+
+#[derive(Debug)]
+pub(crate) struct Scheduler {
+    queues: HashMap<EndpointId, Queue>,
+    /// Endpoints that may have something to send, in the order of their turns.
+    turns: VecDeque<EndpointId>,
+    /// Endpoints to look at again at a certain time.
+    alarms: BTreeSet<(Timestamp, EndpointId)>,
+    /// Endpoints whose window wants filling.
+    hungry: BTreeSet<EndpointId>,
+    /// Events that are being stored and not offered yet.
+    arriving: HashMap<EventId, Meanwhile>,
+    /// When alarms were last looked at.
+    rung_at: Timestamp,
+    in_flight: usize,
+    max_in_flight: usize,
+    breaker: BreakerOptions,
+    stopped: bool,
+}
+
+#[derive(Debug)]
+struct Queue {
+    route: Arc<Route>,
+    /// Due deliveries, oldest event first.
+    window: BTreeMap<(EventId, DeliveryId), Waiting>,
+    window_bytes: usize,
+    in_flight: HashMap<DeliveryId, usize>,
+    in_flight_bytes: usize,
+    /// Taken out of scheduling while an operator's change is under way.
+    reserved: HashSet<DeliveryId>,
+    /// Ready deliveries may be in the store that are not in the window.
+    spilled: bool,
+    /// When the earliest timed delivery in the store is due.
+    next_due: Option<Timestamp>,
+    /// A page is being read; what ends meanwhile must not come back with it.
+    page: Option<HashSet<DeliveryId>>,
+    hold_until: Option<Timestamp>,
+    bucket: Option<Bucket>,
+    breaker: Breaker,
+    alarm: Option<Timestamp>,
+    in_turns: bool,
+}
+
+/// Why an endpoint is not sent to right now, and until when if that is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Blocked {
+    Stopped,
+    Hold(Timestamp),
+    Breaker(Option<Timestamp>),
+    RateLimit(Timestamp),
+    /// All its own slots are taken.
+    Busy,
+    /// All global slots are taken.
+    Crowded,
+}
+
+/// What happened to an event's deliveries between their being stored and being offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Meanwhile {
+    Nothing,
+    /// A page found one of them: one that nobody offers has to be noted as stored.
+    PassedOver,
+    /// An operator had hold of one of them: none may be offered as it was when it was made.
+    Reserved,
+}
+
+/// What a finished attempt means for its endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Health {
+    Good,
+    Bad,
+    /// Says nothing about the endpoint.
+    Unknown,
+}
+
+/// How a delivery left its slot.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Finish {
+    pub(crate) endpoint: EndpointId,
+    pub(crate) delivery: DeliveryId,
+    pub(crate) health: Health,
+    pub(crate) hold_until: Option<Timestamp>,
+    /// When it is to be tried again.
+    pub(crate) due: Option<Timestamp>,
+}
+
+/// How an endpoint stands, for those who look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndpointHealth {
+    pub in_flight: usize,
+    /// Deliveries in memory, waiting for their turn.
+    pub window: usize,
+    pub breaker: BreakerState,
+    pub hold_until: Option<Timestamp>,
+}
+
+impl Scheduler {
+    pub(crate) fn new(max_in_flight: usize, breaker: BreakerOptions) -> Self {
+        Self {
+            queues: HashMap::new(),
+            turns: VecDeque::new(),
+            alarms: BTreeSet::new(),
+            hungry: BTreeSet::new(),
+            arriving: HashMap::new(),
+            rung_at: Timestamp::MIN,
+            in_flight: 0,
+            max_in_flight,
+            breaker,
+            stopped: false,
+        }
+    }
+
+    /// Takes in an endpoint, or its new configuration.
+    pub(crate) fn put_route(&mut self, route: &Arc<Route>, now: Timestamp) {
+        let id = route.id();
+        let limit = route.endpoint.spec.rate_limit;
+        match self.queues.get_mut(&id) {
+            Some(queue) => {
+                if queue.route.endpoint.spec.rate_limit != limit {
+                    queue.bucket = limit.map(|limit| Bucket::full(limit, now));
+                }
+                queue.route = Arc::clone(route);
+            }
+            None => {
+                let queue = Queue {
+                    route: Arc::clone(route),
+                    window: BTreeMap::new(),
+                    window_bytes: 0,
+                    in_flight: HashMap::new(),
+                    in_flight_bytes: 0,
+                    reserved: HashSet::new(),
+                    spilled: true,
+                    next_due: None,
+                    page: None,
+                    hold_until: None,
+                    bucket: limit.map(|limit| Bucket::full(limit, now)),
+                    breaker: Breaker::new(self.breaker),
+                    alarm: None,
+                    in_turns: false,
+                };
+                self.queues.insert(id, queue);
+            }
+        }
+        self.look_at(id, now);
+    }
+
+    /// Forgets an endpoint. What it has in flight ends as usual.
+    pub(crate) fn remove_route(&mut self, id: EndpointId) {
+        if let Some(queue) = self.queues.remove(&id) {
+            self.in_flight -= queue.in_flight.len();
+            if let Some(at) = queue.alarm {
+                self.alarms.remove(&(at, id));
+            }
+            self.hungry.remove(&id);
+            self.turns.retain(|turn| *turn != id);
+        }
+    }
+
+    /// Announces that the deliveries of an event are about to be stored and will be offered by
+    /// whoever stores them. Until [`Scheduler::arrived`] no page brings them in: it might bring one
+    /// that has already gone when it is offered.
+    pub(crate) fn expect(&mut self, event: EventId) {
+        self.arriving.insert(event, Meanwhile::Nothing);
+    }
+
+    /// Ends what [`Scheduler::expect`] began.
+    pub(crate) fn arrived(&mut self, event: EventId) -> Meanwhile {
+        self.arriving.remove(&event).unwrap_or(Meanwhile::Nothing)
+    }
+
+    /// Offers a delivery that has just been stored and may go at once. Returns false for an
+    /// endpoint that is not known.
+    pub(crate) fn offer(&mut self, waiting: Waiting, now: Timestamp) -> bool {
+        let id = waiting.endpoint;
+        let Some(queue) = self.queues.get_mut(&id) else { return false };
+        if queue.reserved.contains(&waiting.id) {
+            queue.spilled = true;
+        } else if queue.holds(waiting.id, waiting.event.id) {
+            // A page was faster.
+        } else if queue.spilled || !queue.has_room() {
+            // While older ones wait in the store, a newer one has to wait there too.
+            queue.spilled = true;
+        } else {
+            queue.insert(waiting);
+        }
+        self.look_at(id, now);
+        true
+    }
+
+    /// Tells that the store has something for the endpoint: at once, or due at a certain time.
+    pub(crate) fn note_stored(
+        &mut self,
+        id: EndpointId,
+        due: Option<Timestamp>,
+        now: Timestamp,
+    ) -> bool {
+        let Some(queue) = self.queues.get_mut(&id) else { return false };
+        match due {
+            Some(due) => queue.next_due = Some(queue.next_due.map_or(due, |known| known.min(due))),
+            None => queue.spilled = true,
+        }
+        self.look_at(id, now);
+        true
+    }
+
+    /// The next delivery to send, with a slot taken for it.
+    pub(crate) fn next(&mut self, now: Timestamp) -> Option<(Arc<Route>, Waiting)> {
+        if self.stopped {
+            return None;
+        }
+        for _ in 0..self.turns.len() {
+            let id = self.turns.pop_front()?;
+            let crowded = self.in_flight >= self.max_in_flight;
+            let Some(queue) = self.queues.get_mut(&id) else { continue };
+            queue.in_turns = false;
+            if queue.window.is_empty() {
+                self.look_at(id, now);
+                continue;
+            }
+            match queue.may_send(now, crowded) {
+                Ok(()) => {
+                    let sent =
+                        queue.take_oldest().map(|waiting| (Arc::clone(&queue.route), waiting));
+                    self.in_flight += 1;
+                    self.look_at(id, now);
+                    return sent;
+                }
+                Err(Blocked::Crowded) => {
+                    queue.in_turns = true;
+                    self.turns.push_back(id);
+                }
+                Err(
+                    Blocked::Hold(until)
+                    | Blocked::RateLimit(until)
+                    | Blocked::Breaker(Some(until)),
+                ) => {
+                    self.set_alarm(id, until);
+                }
+                // What ends, resumes or changes will look at it again.
+                Err(Blocked::Stopped | Blocked::Busy | Blocked::Breaker(None)) => {}
+            }
+        }
+        None
+    }
+
+    /// Gives back a slot that was taken for a delivery which turned out not to be due: the clock was
+    /// set back. The store knows whether it waits for a time at all.
+    pub(crate) fn put_back(&mut self, id: EndpointId, delivery: DeliveryId, now: Timestamp) {
+        if self.release(id, delivery)
+            && let Some(bucket) = self.queues.get_mut(&id).and_then(|queue| queue.bucket.as_mut())
+        {
+            bucket.give_back();
+        }
+        self.note_stored(id, None, now);
+    }
+
+    /// Frees the slot of a delivery whose end, or next attempt, is on disk.
+    pub(crate) fn finish(&mut self, finish: Finish, now: Timestamp) -> Option<Change> {
+        self.release(finish.endpoint, finish.delivery);
+        let queue = self.queues.get_mut(&finish.endpoint)?;
+        if let Some(until) = finish.hold_until {
+            queue.hold_until = Some(queue.hold_until.map_or(until, |known| known.max(until)));
+        }
+        let change = match finish.health {
+            Health::Good => queue.breaker.succeeded(queue.route.max_in_flight),
+            Health::Bad => queue.breaker.failed(now),
+            Health::Unknown => None,
+        };
+        if let Some(due) = finish.due {
+            queue.next_due = Some(queue.next_due.map_or(due, |known| known.min(due)));
+        }
+        self.look_at(finish.endpoint, now);
+        change
+    }
+
+    /// Takes a delivery out of scheduling while an operator changes it. False if it is in flight.
+    pub(crate) fn reserve(&mut self, id: EndpointId, delivery: DeliveryId, event: EventId) -> bool {
+        let Some(queue) = self.queues.get_mut(&id) else { return true };
+        if queue.in_flight.contains_key(&delivery) {
+            return false;
+        }
+        if let Some(meanwhile) = self.arriving.get_mut(&event) {
+            *meanwhile = Meanwhile::Reserved;
+        }
+        queue.remove(event, delivery);
+        queue.reserved.insert(delivery)
+    }
+
+    /// Ends a reservation. The delivery is found in the store again if it still waits.
+    pub(crate) fn unreserve(&mut self, id: EndpointId, delivery: DeliveryId, now: Timestamp) {
+        if let Some(queue) = self.queues.get_mut(&id) {
+            queue.reserved.remove(&delivery);
+            if let Some(ended) = &mut queue.page {
+                ended.insert(delivery);
+            }
+        }
+        self.note_stored(id, None, now);
+    }
+
+    /// Endpoints whose windows want filling, each with the deliveries it holds already. A page of
+    /// each has to be read and given to [`Scheduler::paged`], or failed with
+    /// [`Scheduler::page_failed`].
+    pub(crate) fn hungry(&mut self) -> Vec<(EndpointId, Vec<DeliveryId>)> {
+        let ids = std::mem::take(&mut self.hungry);
+        let mut pages = Vec::with_capacity(ids.len());
+        for id in ids {
+            let Some(queue) = self.queues.get_mut(&id) else { continue };
+            let held = queue.window.keys().map(|(_, delivery)| *delivery);
+            let held =
+                held.chain(queue.in_flight.keys().copied()).chain(queue.reserved.iter().copied());
+            pages.push((id, held.collect()));
+            // From here on, what is noted is in addition to what the page will say.
+            queue.spilled = false;
+            queue.next_due = None;
+            queue.page = Some(HashSet::new());
+        }
+        pages
+    }
+
+    pub(crate) fn paged(&mut self, id: EndpointId, paged: Paged, now: Timestamp) {
+        let Some(queue) = self.queues.get_mut(&id) else { return };
+        let ended = queue.page.take().unwrap_or_default();
+        queue.spilled |= paged.more;
+        if let Some(due) = paged.next_due {
+            queue.next_due = Some(queue.next_due.map_or(due, |known| known.min(due)));
+        }
+        for waiting in paged.waiting {
+            if let Some(meanwhile) = self.arriving.get_mut(&waiting.event.id) {
+                if *meanwhile == Meanwhile::Nothing {
+                    *meanwhile = Meanwhile::PassedOver;
+                }
+            } else if !ended.contains(&waiting.id) && !queue.holds(waiting.id, waiting.event.id) {
+                queue.insert(waiting);
+            }
+        }
+        queue.keep_oldest();
+        self.look_at(id, now);
+    }
+
+    /// The page could not be read: try again at `retry_at`.
+    pub(crate) fn page_failed(&mut self, id: EndpointId, retry_at: Timestamp, now: Timestamp) {
+        let Some(queue) = self.queues.get_mut(&id) else { return };
+        queue.page = None;
+        queue.next_due = Some(queue.next_due.map_or(retry_at, |known| known.min(retry_at)));
+        self.look_at(id, now);
+    }
+
+    /// Looks at every endpoint whose alarm has rung, or at all if the clock was set back: what was
+    /// to last a second might last a day otherwise.
+    pub(crate) fn ring(&mut self, now: Timestamp) {
+        if now < self.rung_at {
+            let all: Vec<EndpointId> = self.queues.keys().copied().collect();
+            for id in all {
+                self.look_at(id, now);
+            }
+        }
+        self.rung_at = now;
+        while let Some(&(at, id)) = self.alarms.first() {
+            if at > now {
+                break;
+            }
+            self.alarms.pop_first();
+            if let Some(queue) = self.queues.get_mut(&id) {
+                queue.alarm = None;
+            }
+            self.look_at(id, now);
+        }
+    }
+
+    pub(crate) fn next_alarm(&self) -> Option<Timestamp> {
+        self.alarms.first().map(|(at, _)| *at)
+    }
+
+    pub(crate) fn wants_pages(&self) -> bool {
+        !self.hungry.is_empty()
+    }
+
+    /// Starts nothing more.
+    pub(crate) fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// More of this endpoint waits for a slot.
+    pub(crate) fn has_backlog(&self, id: EndpointId) -> bool {
+        self.queues.get(&id).is_some_and(|queue| queue.spilled || !queue.window.is_empty())
+    }
+
+    pub(crate) fn is_in_flight(&self, id: EndpointId, delivery: DeliveryId) -> bool {
+        self.queues.get(&id).is_some_and(|queue| queue.in_flight.contains_key(&delivery))
+    }
+
+    pub(crate) fn health(&self, id: EndpointId) -> Option<EndpointHealth> {
+        self.queues.get(&id).map(|queue| EndpointHealth {
+            in_flight: queue.in_flight.len(),
+            window: queue.window.len(),
+            breaker: queue.breaker.state(),
+            hold_until: queue.hold_until,
+        })
+    }
+
+    /// Why a ready delivery of this endpoint has not gone.
+    pub(crate) fn blocked(&self, id: EndpointId, now: Timestamp) -> Option<Blocked> {
+        let queue = self.queues.get(&id)?;
+        let crowded = self.in_flight >= self.max_in_flight;
+        queue.obstacle(now, crowded).or_else(|| {
+            let mut bucket = queue.bucket.clone()?;
+            bucket.take(now).err().map(Blocked::RateLimit)
+        })
+    }
+
+    fn release(&mut self, id: EndpointId, delivery: DeliveryId) -> bool {
+        let Some(queue) = self.queues.get_mut(&id) else { return false };
+        let Some(bytes) = queue.in_flight.remove(&delivery) else { return false };
+        queue.in_flight_bytes -= bytes;
+        self.in_flight -= 1;
+        if let Some(ended) = &mut queue.page {
+            ended.insert(delivery);
+        }
+        true
+    }
+
+    /// Puts an endpoint where it belongs after anything about it changed: among those that may
+    /// send, those that want a page, and those with an alarm set.
+    fn look_at(&mut self, id: EndpointId, now: Timestamp) {
+        let Some(queue) = self.queues.get_mut(&id) else { return };
+        if !sends(queue.route.endpoint.state) {
+            return;
+        }
+        if !queue.window.is_empty() && !queue.in_turns {
+            queue.in_turns = true;
+            self.turns.push_back(id);
+        }
+        let due = queue.next_due;
+        let wants = queue.spilled || due.is_some_and(|due| due <= now);
+        if queue.page.is_none() && wants && queue.window.len() < LOW_WATER && queue.has_room() {
+            self.hungry.insert(id);
+        }
+        if let Some(due) = due.filter(|due| *due > now) {
+            self.set_alarm(id, due);
+        }
+    }
+
+    fn set_alarm(&mut self, id: EndpointId, at: Timestamp) {
+        let Some(queue) = self.queues.get_mut(&id) else { return };
+        if queue.alarm.is_some_and(|known| known <= at) {
+            return;
+        }
+        if let Some(known) = queue.alarm.replace(at) {
+            self.alarms.remove(&(known, id));
+        }
+        self.alarms.insert((at, id));
+    }
+}
+
+impl Queue {
+    fn has_room(&self) -> bool {
+        self.window.is_empty() || (self.window.len() < WINDOW && self.window_bytes < WINDOW_BYTES)
+    }
+
+    fn holds(&self, delivery: DeliveryId, event: EventId) -> bool {
+        self.in_flight.contains_key(&delivery)
+            || self.reserved.contains(&delivery)
+            || self.window.contains_key(&(event, delivery))
+    }
+
+    fn insert(&mut self, waiting: Waiting) {
+        self.window_bytes += waiting.event.body.len();
+        self.window.insert((waiting.event.id, waiting.id), waiting);
+    }
+
+    fn remove(&mut self, event: EventId, delivery: DeliveryId) {
+        if let Some(waiting) = self.window.remove(&(event, delivery)) {
+            self.window_bytes -= waiting.event.body.len();
+        }
+    }
+
+    /// Leaves what is too much to the store, newest first.
+    fn keep_oldest(&mut self) {
+        while let Some((_, newest)) = self.window.last_key_value() {
+            let others_bytes = self.window_bytes - newest.event.body.len();
+            let others = self.window.len() - 1;
+            if others < WINDOW && (others == 0 || others_bytes < WINDOW_BYTES) {
+                break;
+            }
+            self.window_bytes = others_bytes;
+            self.window.pop_last();
+            self.spilled = true;
+        }
+    }
+
+    /// Everything that stands in the way of sending, except the rate limit.
+    fn obstacle(&self, now: Timestamp, crowded: bool) -> Option<Blocked> {
+        if !sends(self.route.endpoint.state) {
+            return Some(Blocked::Stopped);
+        }
+        if let Some(until) = self.hold_until.filter(|until| *until > now) {
+            return Some(Blocked::Hold(until));
+        }
+        let in_flight = self.in_flight.len();
+        if in_flight >= self.breaker.allowance(now) as usize {
+            // A probe whose time has come waits for those that are still in flight.
+            return Some(Blocked::Breaker(self.breaker.probe_at().filter(|at| *at > now)));
+        }
+        if in_flight >= self.route.max_in_flight as usize || self.in_flight_bytes >= IN_FLIGHT_BYTES
+        {
+            return Some(Blocked::Busy);
+        }
+        (crowded && in_flight >= RESERVED).then_some(Blocked::Crowded)
+    }
+
+    fn may_send(&mut self, now: Timestamp, crowded: bool) -> Result<(), Blocked> {
+        if let Some(blocked) = self.obstacle(now, crowded) {
+            return Err(blocked);
+        }
+        match &mut self.bucket {
+            Some(bucket) => bucket.take(now).map_err(Blocked::RateLimit),
+            None => Ok(()),
+        }
+    }
+
+    fn take_oldest(&mut self) -> Option<Waiting> {
+        let (_, waiting) = self.window.pop_first()?;
+        let bytes = waiting.event.body.len();
+        self.window_bytes -= bytes;
+        self.in_flight_bytes += bytes;
+        self.in_flight.insert(waiting.id, bytes);
+        self.breaker.sent();
+        Some(waiting)
+    }
+}
+
+#[cfg(test)]
+mod tests;

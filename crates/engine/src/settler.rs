@@ -1,0 +1,292 @@
+//! Makes what was decided durable, many at a time, and only then lets go of the deliveries and
+//! tells the world.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider_core::delivery::{Next, State};
+use postrider_core::{EndpointId, EventId, TenantId, Timestamp};
+use postrider_store::Error as StoreError;
+use postrider_store::journal::Urgency;
+use postrider_store::record::{Attempt, Settle, Settled, Waiting};
+use tokio::sync::mpsc;
+
+use crate::breaker::Change;
+use crate::notices::{DeliveryNotice, Draft, NoticeKind};
+use crate::route::Route;
+use crate::scheduler::{Finish, Health, Scheduler};
+use crate::shared::Shared;
+
+/// Decided changes waiting for a commit. Every one has a slot, so slots bound it as well.
+const QUEUE: usize = 4_096;
+/// The most changes in one commit.
+const BATCH: usize = 1_024;
+/// How long to wait before a failed commit is tried again.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// What is to become of one delivery, as decided by `step`.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    pub(crate) at: Timestamp,
+    pub(crate) route: Arc<Route>,
+    pub(crate) waiting: Waiting,
+    pub(crate) next: Next,
+    pub(crate) attempt: Option<Attempt>,
+    pub(crate) health: Health,
+}
+
+/// The way in.
+#[derive(Debug, Clone)]
+pub(crate) struct Settler {
+    queue: mpsc::Sender<Verdict>,
+}
+
+impl Settler {
+    pub(crate) fn new() -> (Self, mpsc::Receiver<Verdict>) {
+        let (queue, verdicts) = mpsc::channel(QUEUE);
+        (Self { queue }, verdicts)
+    }
+
+    pub(crate) async fn submit(&self, verdict: Verdict) {
+        // The receiving end lives as long as the engine; after it, there is nothing to settle into.
+        if let Err(refused) = self.queue.send(verdict).await {
+            tracing::debug!(delivery = %refused.0.waiting.id, "stopped before it was settled");
+        }
+    }
+}
+
+/// Settles until the engine is gone.
+pub(crate) async fn run(shared: Arc<Shared>, mut verdicts: mpsc::Receiver<Verdict>) {
+    let mut batch = Vec::with_capacity(BATCH);
+    while verdicts.recv_many(&mut batch, BATCH).await > 0 {
+        settle(&shared, &mut batch).await;
+        batch.clear();
+    }
+}
+
+async fn settle(shared: &Arc<Shared>, batch: &mut Vec<Verdict>) {
+    let urgency = {
+        let scheduler = shared.scheduler.lock();
+        let pressing = |verdict: &Verdict| {
+            verdict.waiting.in_line || scheduler.has_backlog(verdict.waiting.endpoint)
+        };
+        if batch.iter().any(pressing) { Urgency::Now } else { Urgency::Lazy }
+    };
+    let Some(answers) = commit(shared, batch, urgency).await else { return };
+
+    let now = shared.clock.now();
+    let mut drafts = Vec::with_capacity(batch.len());
+    let mut orphans = Vec::new();
+    {
+        let mut scheduler = shared.scheduler.lock();
+        for (verdict, settled) in batch.drain(..).zip(answers) {
+            let promoted = match settled {
+                Settled::Applied { promoted } => {
+                    drafts.push(verdict.notice());
+                    promoted
+                }
+                // Somebody else, an operator, decided meanwhile; theirs stands.
+                Settled::Stale => None,
+            };
+            if let Some(change) = scheduler.finish(verdict.as_finish(), now) {
+                drafts.push(verdict.breaker_notice(change, now));
+            }
+            if let Some(next_in_line) = promoted {
+                orphans.extend(hand_on(&mut scheduler, next_in_line, now));
+            }
+            if verdict.next.disable_endpoint {
+                shared.disable_later(verdict.route.endpoint.tenant, verdict.route.id());
+            }
+        }
+    }
+    shared.notices.publish(drafts);
+    shared.cancel_orphans(orphans);
+    shared.pump();
+    shared.settled.notify_waiters();
+}
+
+/// Tries until the store takes it: what happened out there cannot be undone, so it has to be
+/// written down. None when the store has been closed.
+async fn commit(shared: &Shared, batch: &[Verdict], urgency: Urgency) -> Option<Vec<Settled>> {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let settles = batch.iter().map(Verdict::as_settle).collect();
+        match shared.store.settle(settles, urgency).await {
+            Ok(answers) => return Some(answers),
+            Err(StoreError::Closed) => return None,
+            Err(
+                error @ (StoreError::Overloaded
+                | StoreError::Unavailable(_)
+                | StoreError::Refused(_)
+                | StoreError::Damaged(_)
+                | StoreError::Exists(_)),
+            ) => {
+                tracing::warn!(%error, changes = batch.len(), "could not settle, trying again");
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+        }
+    }
+}
+
+impl Verdict {
+    fn as_settle(&self) -> Settle {
+        Settle {
+            id: self.waiting.id,
+            endpoint: self.waiting.endpoint,
+            fence: self.waiting.fence,
+            in_line: self.waiting.in_line,
+            from: self.waiting.delivery.state,
+            next: self.next,
+            at: self.at,
+            attempt: self.attempt.clone(),
+        }
+    }
+
+    fn as_finish(&self) -> Finish {
+        Finish {
+            endpoint: self.waiting.endpoint,
+            delivery: self.waiting.id,
+            health: self.health,
+            hold_until: self.next.hold_endpoint_until,
+            due: self.next.due,
+        }
+    }
+
+    fn notice(&self) -> Draft {
+        let kind = match self.next.state {
+            State::Delivered => NoticeKind::Delivered,
+            State::Failed => NoticeKind::Failed,
+            State::Dead => NoticeKind::Dead,
+            State::Cancelled => NoticeKind::Cancelled,
+            State::Retrying | State::Pending | State::InFlight => NoticeKind::RetryScheduled,
+        };
+        let error = self.attempt.as_ref().and_then(|attempt| attempt.error.clone());
+        Draft {
+            at: self.at,
+            tenant: self.route.endpoint.tenant,
+            kind,
+            endpoint: Some(self.waiting.endpoint),
+            delivery: Some(DeliveryNotice {
+                delivery_id: self.waiting.id,
+                event_id: self.waiting.event.id,
+                endpoint_id: self.waiting.endpoint,
+                correlation_id: correlation(self.waiting.event.metadata.as_deref()),
+                attempts: self.next.attempts,
+                reason: self.next.reason,
+                last_error: error,
+                next_attempt_at: self.next.due,
+            }),
+            detail: None,
+        }
+    }
+
+    fn breaker_notice(&self, change: Change, now: Timestamp) -> Draft {
+        Draft {
+            at: now,
+            tenant: self.route.endpoint.tenant,
+            kind: match change {
+                Change::Opened => NoticeKind::BreakerOpened,
+                Change::Closed => NoticeKind::BreakerClosed,
+            },
+            endpoint: Some(self.waiting.endpoint),
+            delivery: None,
+            detail: None,
+        }
+    }
+}
+
+/// What ties a notice to the producer's own records.
+pub(crate) fn correlation(metadata: Option<&str>) -> Option<String> {
+    let metadata: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(metadata?).ok()?;
+    let value = metadata.get("session_id").or_else(|| metadata.get("correlation_id"))?;
+    Some(value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+}
+
+/// A change that no attempt led to: an operator's, or housekeeping's.
+#[derive(Debug, Clone)]
+pub(crate) struct Decision {
+    pub(crate) tenant: TenantId,
+    pub(crate) event: EventId,
+    pub(crate) correlation_id: Option<String>,
+    pub(crate) settle: Settle,
+}
+
+/// Makes such changes durable; false where the delivery had changed meanwhile.
+pub(crate) async fn apply(
+    shared: &Arc<Shared>,
+    decisions: Vec<Decision>,
+) -> Result<Vec<bool>, StoreError> {
+    if decisions.is_empty() {
+        return Ok(Vec::new());
+    }
+    let settles = decisions.iter().map(|decision| decision.settle.clone()).collect();
+    let answers = shared.store.settle(settles, Urgency::Now).await?;
+    let now = shared.clock.now();
+    let mut applied = Vec::with_capacity(answers.len());
+    let mut drafts = Vec::new();
+    let mut orphans = Vec::new();
+    for (decision, settled) in decisions.into_iter().zip(answers) {
+        match settled {
+            Settled::Applied { promoted } => {
+                applied.push(true);
+                drafts.extend(decision.notice());
+                // Read again rather than offered: others settle at the same time, and may have
+                // settled this one as well by now.
+                if let Some(next) = promoted
+                    && !shared.scheduler.lock().note_stored(next.endpoint, None, now)
+                {
+                    orphans.push(next.endpoint);
+                }
+            }
+            Settled::Stale => applied.push(false),
+        }
+    }
+    shared.notices.publish(drafts);
+    shared.cancel_orphans(orphans);
+    shared.pump();
+    Ok(applied)
+}
+
+/// Schedules the next delivery of a line. Returns its endpoint if nobody knows that one any more.
+fn hand_on(scheduler: &mut Scheduler, waiting: Waiting, now: Timestamp) -> Option<EndpointId> {
+    let endpoint = waiting.endpoint;
+    let due = waiting.delivery.due;
+    let known = if due > now {
+        scheduler.note_stored(endpoint, Some(due), now)
+    } else {
+        scheduler.offer(waiting, now)
+    };
+    (!known).then_some(endpoint)
+}
+
+impl Decision {
+    /// A reset is no news: the attempt that follows will be.
+    fn notice(&self) -> Option<Draft> {
+        let kind = match self.settle.next.state {
+            State::Dead => NoticeKind::Dead,
+            State::Failed => NoticeKind::Failed,
+            State::Cancelled => NoticeKind::Cancelled,
+            State::Pending | State::Retrying | State::InFlight | State::Delivered => return None,
+        };
+        Some(Draft {
+            at: self.settle.at,
+            tenant: self.tenant,
+            kind,
+            endpoint: Some(self.settle.endpoint),
+            delivery: Some(DeliveryNotice {
+                delivery_id: self.settle.id,
+                event_id: self.event,
+                endpoint_id: self.settle.endpoint,
+                correlation_id: self.correlation_id.clone(),
+                attempts: self.settle.next.attempts,
+                reason: self.settle.next.reason,
+                last_error: None,
+                next_attempt_at: None,
+            }),
+            detail: None,
+        })
+    }
+}

@@ -1,0 +1,143 @@
+//! What the parts of the engine have in common, and the two moves they all make: `pump`, which
+//! starts whatever may start, and the driver, which wakes when time has passed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use postrider_core::id::Sequence;
+use postrider_core::{DeliveryId, EndpointId, TenantId, Timestamp};
+use postrider_store::Store;
+use postrider_store::journal::Page;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, Semaphore};
+
+use crate::carrier::Carrier;
+use crate::destination::Guard;
+use crate::engine::Options;
+use crate::notices::Notices;
+use crate::ports::{Clock, Entropy};
+use crate::route::Routes;
+use crate::scheduler::{Scheduler, WINDOW, WINDOW_BYTES};
+use crate::settler::Settler;
+use crate::{courier, endpoints};
+
+/// Pages read from the store at the same time.
+pub(crate) const PAGES_AT_ONCE: usize = 4;
+/// After a page could not be read, the wait before it is tried again.
+const PAGE_PAUSE: Duration = Duration::from_millis(500);
+/// The driver looks around at least this often, whatever the alarms say.
+const LONGEST_NAP: Duration = Duration::from_hours(1);
+
+pub(crate) struct Shared {
+    pub(crate) options: Options,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) entropy: Arc<dyn Entropy>,
+    pub(crate) guard: Arc<Guard>,
+    pub(crate) carrier: Arc<dyn Carrier>,
+    pub(crate) routes: ArcSwap<Routes>,
+    pub(crate) scheduler: Mutex<Scheduler>,
+    pub(crate) ids: Mutex<Sequence>,
+    pub(crate) notices: Notices,
+    pub(crate) settler: Settler,
+    pub(crate) runtime: Handle,
+    /// Configuration changes one at a time, so that memory and store agree on the last one.
+    pub(crate) configuring: tokio::sync::Mutex<()>,
+    /// Notified after each settled batch.
+    pub(crate) settled: Notify,
+    pub(crate) wake: Notify,
+    pub(crate) asleep_until: AtomicI64,
+    pub(crate) pages: Semaphore,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// Reserves `count` consecutive ids.
+    pub(crate) fn take_ids(&self, count: u32) -> i64 {
+        self.ids.lock().take(self.clock.now(), count)
+    }
+
+    /// Starts every delivery that may start now.
+    pub(crate) fn pump(self: &Arc<Self>) {
+        let now = self.clock.now();
+        let (started, wake) = {
+            let mut scheduler = self.scheduler.lock();
+            let started: Vec<_> = std::iter::from_fn(|| scheduler.next(now)).collect();
+            let asleep_until = self.asleep_until.load(Ordering::Acquire);
+            let earlier = scheduler.next_alarm().is_some_and(|at| at.as_millis() < asleep_until);
+            (started, earlier || scheduler.wants_pages())
+        };
+        for (route, waiting) in started {
+            self.runtime.spawn(courier::deliver(Arc::clone(self), route, waiting));
+        }
+        if wake {
+            self.wake.notify_one();
+        }
+    }
+
+    /// A delivery was stored for an endpoint that has been deleted meanwhile: end it visibly.
+    pub(crate) fn cancel_orphans(self: &Arc<Self>, endpoints: Vec<EndpointId>) {
+        for endpoint in endpoints {
+            self.runtime.spawn(endpoints::cancel_unfinished(Arc::clone(self), endpoint));
+        }
+    }
+
+    /// Disables an endpoint that is gone for good, outside the settling path.
+    pub(crate) fn disable_later(self: &Arc<Self>, tenant: TenantId, endpoint: EndpointId) {
+        self.runtime.spawn(endpoints::disable(Arc::clone(self), tenant, endpoint));
+    }
+}
+
+/// Wakes when an alarm rings or a window wants filling.
+pub(crate) async fn drive(shared: Arc<Shared>) {
+    loop {
+        let now = shared.clock.now();
+        let (pages, alarm) = {
+            let mut scheduler = shared.scheduler.lock();
+            scheduler.ring(now);
+            let alarm = scheduler.next_alarm().unwrap_or(Timestamp::MAX).min(now.plus(LONGEST_NAP));
+            shared.asleep_until.store(alarm.as_millis(), Ordering::Release);
+            (scheduler.hungry(), alarm)
+        };
+        for (endpoint, held) in pages {
+            shared.runtime.spawn(fill(Arc::clone(&shared), endpoint, held));
+        }
+        shared.pump();
+        tokio::select! {
+            () = shared.wake.notified() => {}
+            () = shared.clock.sleep_until(alarm) => {}
+        }
+    }
+}
+
+async fn fill(shared: Arc<Shared>, endpoint: EndpointId, held: Vec<DeliveryId>) {
+    // The semaphore is never closed.
+    let Ok(_permit) = shared.pages.acquire().await else { return };
+    let asked_at = shared.clock.now();
+    let page = Page { endpoint, now: asked_at, limit: WINDOW / 2, max_bytes: WINDOW_BYTES, held };
+    let paged = shared.store.page(page).await;
+    let now = shared.clock.now();
+    match paged {
+        Ok(mut paged) => {
+            // A page has what may be tried. What was ready when it was stored stays so, even if the
+            // clock was set back to before that.
+            for waiting in &mut paged.waiting {
+                waiting.delivery.due = waiting.delivery.due.min(asked_at);
+            }
+            shared.scheduler.lock().paged(endpoint, paged, now);
+        }
+        Err(error) => {
+            tracing::warn!(%endpoint, %error, "could not read what waits, trying again");
+            shared.scheduler.lock().page_failed(endpoint, now.plus(PAGE_PAUSE), now);
+        }
+    }
+    shared.pump();
+}

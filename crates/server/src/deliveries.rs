@@ -1,0 +1,332 @@
+//! `/v1/deliveries`: what is on its way, why it waits, what was tried.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract;
+use http::StatusCode;
+use postrider_core::id::AttemptId;
+use postrider_core::{Class, DeliveryId, EndpointId, EventId, Reason, State, Timestamp};
+use postrider_engine::WaitingOn;
+use postrider_store::ledger::{DeliveryFilter, DeliveryQuery, Direction, Position};
+use postrider_store::record::{Attempt, DeliveryRecord};
+use serde::Serialize;
+
+use crate::App;
+use crate::answer::{self, Answer, json};
+use crate::auth::Caller;
+use crate::extract::{Id, NoBody, Page, Query};
+use crate::problem::{OrMissing as _, Problem};
+
+/// How often a list asks the store for more when what is in flight does not show what was asked
+/// for. A list that stops here is short, and goes on with its cursor.
+const MAX_STORE_PAGES: usize = 8;
+
+pub(crate) async fn list(
+    extract::State(app): extract::State<Arc<App>>,
+    caller: Caller,
+    mut query: Query,
+) -> Answer {
+    let page = query.page::<Position>()?;
+    let filter = read_filter(&mut query)?;
+    query.finish()?;
+    answer_list(&app, caller, filter, page).await
+}
+
+pub(crate) async fn show(
+    extract::State(app): extract::State<Arc<App>>,
+    caller: Caller,
+    Id(id): Id<DeliveryId>,
+) -> Answer {
+    let record = app.engine.store().delivery(caller.tenant, id).await?.or_missing("delivery")?;
+    answer_one(&app, &record).await
+}
+
+pub(crate) async fn retry(
+    extract::State(app): extract::State<Arc<App>>,
+    caller: Caller,
+    Id(id): Id<DeliveryId>,
+    _: NoBody,
+) -> Answer {
+    let record = app.engine.retry(caller.tenant, id).await.or_missing("delivery")?;
+    answer_one(&app, &record).await
+}
+
+pub(crate) async fn cancel(
+    extract::State(app): extract::State<Arc<App>>,
+    caller: Caller,
+    Id(id): Id<DeliveryId>,
+    _: NoBody,
+) -> Answer {
+    let record = app.engine.cancel(caller.tenant, id).await.or_missing("delivery")?;
+    answer_one(&app, &record).await
+}
+
+/// The filters that lists of deliveries and of dead letters share.
+pub(crate) fn read_filter(query: &mut Query) -> Result<DeliveryFilter, Problem> {
+    Ok(DeliveryFilter {
+        states: query.words("state")?,
+        ids: None,
+        endpoint: query.value("endpoint")?,
+        event: query.value("event")?,
+        class: query.word("error_class")?,
+        reason: query.word("reason")?,
+        since: query.value("since")?,
+        until: query.value("until")?,
+    })
+}
+
+/// Answers with a page of the deliveries that show one of the filter's states.
+pub(crate) async fn answer_list(
+    app: &App,
+    caller: Caller,
+    filter: DeliveryFilter,
+    page: Page<Position>,
+) -> Answer {
+    let shown = filter.states.clone();
+    let stored = DeliveryFilter { states: stored_states(&shown), ..filter };
+    let mut rows: Vec<DeliveryRecord> = Vec::new();
+    let mut next = page.after;
+    for _ in 0..MAX_STORE_PAGES {
+        let query = DeliveryQuery {
+            filter: stored.clone(),
+            after: next,
+            direction: Direction::NewestFirst,
+            limit: page.limit - rows.len(),
+        };
+        let listed = app.engine.store().deliveries(caller.tenant, query).await?;
+        let fits =
+            |record: &DeliveryRecord| shown.is_empty() || shown.contains(&shown_state(app, record));
+        rows.extend(listed.rows.into_iter().filter(fits));
+        next = listed.next;
+        if next.is_none() || rows.len() == page.limit {
+            break;
+        }
+    }
+    let mut data = Vec::with_capacity(rows.len());
+    for record in &rows {
+        data.push(View::of(app, record).await?);
+    }
+    answer::list(&data, next.as_ref())
+}
+
+async fn answer_one(app: &App, record: &DeliveryRecord) -> Answer {
+    let attempts = app.engine.store().attempts(record.id).await?;
+    let log = attempts.iter().map(|attempt| AttemptView::of(Some(record.id), attempt)).collect();
+    let planned = app.engine.plan(record);
+    let plan = planned
+        .iter()
+        .map(|planned| PlannedView { number: planned.number, at: planned.at })
+        .collect();
+    let view = View::of(app, record).await?;
+    json(StatusCode::OK, &View { plan: Some(plan), attempt_log: Some(log), ..view })
+}
+
+/// What a delivery's state is called: one that a carrier has is stored as waiting.
+pub(crate) fn shown_state(app: &App, record: &DeliveryRecord) -> State {
+    if !record.state.is_terminal() && app.engine.is_in_flight(record.endpoint, record.id) {
+        State::InFlight
+    } else {
+        record.state
+    }
+}
+
+/// The stored states that can show as one of `shown`.
+fn stored_states(shown: &[State]) -> Vec<State> {
+    let waiting = [State::Pending, State::InFlight, State::Retrying];
+    let wanted = |state: &State| {
+        shown.contains(state) || (shown.contains(&State::InFlight) && waiting.contains(state))
+    };
+    State::ALL.into_iter().filter(wanted).collect()
+}
+
+/// How many deliveries are in each state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub(crate) struct StateCounts {
+    pub(crate) pending: u64,
+    pub(crate) in_flight: u64,
+    pub(crate) retrying: u64,
+    pub(crate) delivered: u64,
+    pub(crate) failed: u64,
+    pub(crate) dead: u64,
+    pub(crate) cancelled: u64,
+}
+
+impl StateCounts {
+    pub(crate) fn add(&mut self, state: State, count: u64) {
+        let counter = match state {
+            State::Pending => &mut self.pending,
+            State::InFlight => &mut self.in_flight,
+            State::Retrying => &mut self.retrying,
+            State::Delivered => &mut self.delivered,
+            State::Failed => &mut self.failed,
+            State::Dead => &mut self.dead,
+            State::Cancelled => &mut self.cancelled,
+        };
+        *counter += count;
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        let Self { pending, in_flight, retrying, delivered, failed, dead, cancelled } = other;
+        self.pending += pending;
+        self.in_flight += in_flight;
+        self.retrying += retrying;
+        self.delivered += delivered;
+        self.failed += failed;
+        self.dead += dead;
+        self.cancelled += cancelled;
+    }
+}
+
+/// A delivery as the API shows it.
+#[derive(Serialize)]
+struct View<'a> {
+    id: DeliveryId,
+    event_id: EventId,
+    endpoint_id: EndpointId,
+    state: State,
+    attempts: u32,
+    deferrals: u32,
+    next_attempt_at: Option<Timestamp>,
+    last_attempt_at: Option<Timestamp>,
+    delivered_at: Option<Timestamp>,
+    ended_at: Option<Timestamp>,
+    error_class: Option<Class>,
+    last_error: Option<&'a str>,
+    reason: Option<Reason>,
+    waiting_on: Option<WaitingView>,
+    replay: bool,
+    /// Not in lists, like the next one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan: Option<Vec<PlannedView>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempt_log: Option<Vec<AttemptView<'a>>>,
+}
+
+impl<'a> View<'a> {
+    async fn of(app: &App, record: &'a DeliveryRecord) -> Result<Self, Problem> {
+        let state = shown_state(app, record);
+        let (next_attempt_at, waiting_on) = match state {
+            State::Pending | State::Retrying => {
+                let waiting_on = app.engine.waiting_on(record).await?.map(WaitingView::of);
+                (Some(record.due.unwrap_or(record.born)), waiting_on)
+            }
+            State::InFlight | State::Delivered | State::Failed | State::Dead | State::Cancelled => {
+                (None, None)
+            }
+        };
+        Ok(Self {
+            id: record.id,
+            event_id: record.event,
+            endpoint_id: record.endpoint,
+            state,
+            attempts: record.attempts,
+            deferrals: record.deferrals,
+            next_attempt_at,
+            last_attempt_at: record.last_attempt_at,
+            delivered_at: record.ended_at.filter(|_| state == State::Delivered),
+            ended_at: record.ended_at,
+            error_class: record.class,
+            last_error: record.last_error.as_deref(),
+            reason: record.reason,
+            waiting_on,
+            replay: record.replay,
+            plan: None,
+            attempt_log: None,
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct WaitingView {
+    reason: &'static str,
+    until: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delivery_id: Option<DeliveryId>,
+}
+
+impl WaitingView {
+    fn of(waiting: WaitingOn) -> Self {
+        let WaitingOn { reason, until, behind } = waiting;
+        Self { reason: reason.as_str(), until, delivery_id: behind }
+    }
+}
+
+#[derive(Serialize)]
+struct PlannedView {
+    number: u32,
+    at: Timestamp,
+}
+
+/// An attempt as the API shows it. One that tests an endpoint has no delivery, and so no id.
+#[derive(Serialize)]
+pub(crate) struct AttemptView<'a> {
+    id: Option<String>,
+    number: u32,
+    counted: bool,
+    started_at: Timestamp,
+    duration_ms: u64,
+    status_code: Option<u16>,
+    outcome: &'static str,
+    error: Option<&'a str>,
+    response_body: Option<String>,
+    response_headers: Option<BTreeMap<&'a str, String>>,
+    response_truncated: bool,
+}
+
+impl<'a> AttemptView<'a> {
+    pub(crate) fn of(delivery: Option<DeliveryId>, attempt: &'a Attempt) -> Self {
+        let number = attempt.number;
+        let response = attempt.response.as_ref();
+        Self {
+            id: delivery.map(|delivery| AttemptId { delivery, number }.to_string()),
+            number,
+            counted: attempt.counted,
+            started_at: attempt.started_at,
+            duration_ms: u64::try_from(attempt.duration.as_millis()).unwrap_or(u64::MAX),
+            status_code: attempt.status,
+            outcome: attempt.class.map_or("delivered", Class::as_str),
+            error: attempt.error.as_deref(),
+            response_body: response
+                .map(|response| String::from_utf8_lossy(&response.body).into_owned()),
+            response_headers: response.map(|response| join_headers(&response.headers)),
+            response_truncated: response.is_some_and(|response| response.truncated),
+        }
+    }
+}
+
+fn join_headers(headers: &[(String, String)]) -> BTreeMap<&str, String> {
+    let mut joined: BTreeMap<&str, String> = BTreeMap::new();
+    for (name, value) in headers {
+        joined
+            .entry(name)
+            .and_modify(|known| {
+                known.push_str(", ");
+                known.push_str(value);
+            })
+            .or_insert_with(|| value.clone());
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_that_came_twice_is_joined() {
+        let headers = [("via", "a"), ("age", "1"), ("via", "b")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let joined = join_headers(&headers);
+        assert_eq!(joined["via"], "a, b");
+        assert_eq!(joined["age"], "1");
+    }
+
+    #[test]
+    fn what_is_in_flight_is_stored_as_waiting() {
+        use State::{Dead, InFlight, Pending, Retrying};
+        assert_eq!(stored_states(&[]), []);
+        assert_eq!(stored_states(&[Dead]), [Dead]);
+        assert_eq!(stored_states(&[Pending, InFlight]), [Pending, InFlight, Retrying]);
+    }
+}

@@ -1,0 +1,110 @@
+//! `/v1/stats` and the stats of one endpoint: how many deliveries are in which state.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::State;
+use http::StatusCode;
+use postrider_core::endpoint::EndpointState;
+use postrider_core::{EndpointId, Timestamp};
+use postrider_store::ledger::Count;
+use serde::Serialize;
+
+use crate::App;
+use crate::answer::{Answer, json};
+use crate::auth::Caller;
+use crate::deliveries::StateCounts;
+use crate::extract::Id;
+use crate::problem::{OrMissing as _, Problem};
+
+/// How many endpoints the list of all has; each has its own stats anyway.
+const MAX_LISTED_ENDPOINTS: usize = 1_000;
+
+pub(crate) async fn of_tenant(State(app): State<Arc<App>>, caller: Caller) -> Answer {
+    let store = app.engine.store();
+    let counts = by_endpoint(&store.counts(caller.tenant).await?);
+    let events = store.event_count(caller.tenant).await?;
+    let endpoints = app.engine.endpoints(caller.tenant);
+    let mut deliveries = StateCounts::default();
+    for counts in counts.values() {
+        deliveries.merge(counts);
+    }
+    let mut listed = Vec::new();
+    for endpoint in &endpoints {
+        let counts = counts.get(&endpoint.id).copied().unwrap_or_default();
+        let view = EndpointView::of(&app, endpoint.id, endpoint.state, counts);
+        deliveries.in_flight += view.deliveries.in_flight;
+        if listed.len() < MAX_LISTED_ENDPOINTS {
+            listed.push(view);
+        }
+    }
+    json(StatusCode::OK, &TenantView { events, deliveries, endpoints: listed })
+}
+
+pub(crate) async fn of_endpoint(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Id(id): Id<EndpointId>,
+) -> Answer {
+    let endpoint = app.engine.endpoint(caller.tenant, id).or_missing("endpoint")?;
+    let counts = endpoint_counts(&app, caller, id).await?;
+    json(StatusCode::OK, &EndpointView::of(&app, id, endpoint.state, counts))
+}
+
+async fn endpoint_counts(
+    app: &App,
+    caller: Caller,
+    id: EndpointId,
+) -> Result<StateCounts, Problem> {
+    let counts = app.engine.store().counts(caller.tenant).await?;
+    Ok(by_endpoint(&counts).get(&id).copied().unwrap_or_default())
+}
+
+fn by_endpoint(rows: &[Count]) -> BTreeMap<EndpointId, StateCounts> {
+    let mut counts: BTreeMap<EndpointId, StateCounts> = BTreeMap::new();
+    for row in rows {
+        counts.entry(row.endpoint).or_default().add(row.state, row.deliveries);
+    }
+    counts
+}
+
+#[derive(Serialize)]
+struct TenantView {
+    events: u64,
+    deliveries: StateCounts,
+    endpoints: Vec<EndpointView>,
+}
+
+/// What is in flight is stored as waiting, so that it counts under `pending` or `retrying` too.
+#[derive(Serialize)]
+struct EndpointView {
+    endpoint_id: EndpointId,
+    state: EndpointState,
+    deliveries: StateCounts,
+    health: HealthView,
+}
+
+#[derive(Serialize)]
+struct HealthView {
+    in_flight: usize,
+    /// Deliveries held in memory, ready to go.
+    window: usize,
+    breaker: Option<&'static str>,
+    hold_until: Option<Timestamp>,
+}
+
+impl EndpointView {
+    fn of(app: &App, id: EndpointId, state: EndpointState, mut deliveries: StateCounts) -> Self {
+        let health = match app.engine.endpoint_health(id) {
+            Some(health) => HealthView {
+                in_flight: health.in_flight,
+                window: health.window,
+                breaker: Some(health.breaker.as_str()),
+                hold_until: health.hold_until,
+            },
+            None => HealthView { in_flight: 0, window: 0, breaker: None, hold_until: None },
+        };
+        deliveries.in_flight += health.in_flight as u64;
+        Self { endpoint_id: id, state, deliveries, health }
+    }
+}

@@ -1,0 +1,140 @@
+//! One suite for every backend: what a store must do, said against the traits.
+//!
+//! A backend supplies a [`Place`] and calls [`conformance!`](crate::conformance!) in its tests,
+//! which makes a test of every case.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::Store;
+
+mod scene;
+
+pub mod appending;
+pub mod configuration;
+pub mod counting;
+pub mod dead_letters;
+pub mod durability;
+pub mod fences;
+pub mod history;
+pub mod idempotency;
+pub mod lines;
+pub mod paging;
+pub mod retention;
+
+/// Somewhere a store can be kept. Each case gets a new, empty one.
+#[async_trait]
+pub trait Place: Send + Sync {
+    /// Opens what is kept here. The store opened before has been closed.
+    async fn open(&self) -> Arc<dyn Store>;
+}
+
+/// Makes a test of every case; `$place` is an expression for a new, empty [`Place`].
+#[macro_export]
+macro_rules! conformance {
+    ($place:expr) => {
+        $crate::conformance! { @each $place;
+            appending {
+                what_is_stored_comes_back_exactly,
+                each_endpoint_gets_exactly_one_delivery,
+                an_event_without_endpoints_is_kept,
+                an_id_is_not_stored_twice,
+                appends_at_the_same_time_are_all_kept,
+                more_deliveries_of_an_old_event,
+                no_deliveries_of_an_event_that_is_gone,
+                the_highest_id_covers_every_kind,
+            }
+            idempotency {
+                the_same_event_again_is_a_duplicate,
+                json_written_otherwise_is_the_same,
+                other_content_is_a_conflict,
+                duplicates_within_one_batch_are_seen,
+                of_many_at_once_exactly_one_is_new,
+                keys_belong_to_their_tenant,
+            }
+            fences {
+                a_stale_settle_changes_nothing,
+                a_settle_that_believes_something_else_changes_nothing,
+                a_settle_of_nothing_is_stale,
+                the_stale_ones_of_a_batch_leave_the_others,
+                of_many_with_one_fence_exactly_one_applies,
+            }
+            lines {
+                the_next_of_a_line_becomes_ready_when_its_head_ends,
+                keys_have_lines_of_their_own,
+                a_retry_keeps_its_line_waiting,
+                leaving_the_middle_of_a_line_promotes_nobody,
+                a_reset_goes_back_behind_the_head,
+                a_reset_into_an_empty_line_is_ready,
+                a_head_with_a_time_holds_its_line,
+                a_parked_one_with_a_time_becomes_timed,
+                a_parked_one_says_what_it_waits_for,
+                replays_stand_in_line_too,
+            }
+            paging {
+                ready_ones_come_oldest_event_first,
+                held_ones_are_passed_over,
+                bodies_are_bounded_but_never_to_nothing,
+                timed_ones_come_when_they_are_due,
+                the_next_due_time_is_known,
+                deliveries_of_one_event_share_it,
+                only_what_may_be_tried_is_waiting,
+                the_unfinished_are_walked_completely,
+                the_unfinished_by_age,
+            }
+            history {
+                a_success_at_the_first_try_is_an_attempt,
+                attempts_are_numbered_over_all_lives,
+                a_success_clears_the_class_and_keeps_the_last_error,
+                an_end_without_an_attempt_keeps_what_the_last_one_said,
+                events_are_listed_newest_first,
+                events_are_found_by_what_they_are,
+                deliveries_are_found_by_what_they_are,
+                a_list_of_deliveries_goes_both_ways,
+                another_tenants_rows_are_not_seen,
+            }
+            dead_letters {
+                they_come_in_the_order_of_events,
+                each_filter_selects,
+                a_cursor_stays_valid_while_rows_come_and_go,
+                they_are_counted,
+                purging_removes_only_what_matches,
+            }
+            retention {
+                each_kind_goes_at_its_age,
+                an_event_goes_after_its_last_delivery,
+                a_replay_keeps_its_event,
+                small_steps_reach_everything,
+                a_freed_key_can_be_used_again,
+            }
+            counting {
+                counts_are_exact_whatever_happens,
+            }
+            configuration {
+                endpoints_come_back_as_they_were,
+                an_endpoint_is_forgotten_when_nothing_waits,
+                keys_come_back_and_are_unique,
+                the_default_tenant_exists,
+                jobs_come_back_as_they_were,
+            }
+            durability {
+                everything_survives_closing,
+                lazy_writes_are_on_disk_after_closing,
+                a_closed_store_says_so,
+            }
+        }
+    };
+    (@each $place:expr; $($theme:ident { $($case:ident),* $(,)? })*) => {
+        $(mod $theme {
+            use super::*;
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $case() {
+                    let place = $place;
+                    $crate::conformance::$theme::$case(&place).await;
+                }
+            )*
+        })*
+    };
+}

@@ -1,0 +1,140 @@
+//! What the engine needs of a store: appending, settling, finding what waits, and tidying up.
+
+use async_trait::async_trait;
+use postrider_core::{Delivery, DeliveryId, EndpointId, EventId, TenantId, Timestamp};
+
+use crate::error::Error;
+use crate::record::{NewDelivery, NewEvent, Settle, Settled, Waiting};
+
+/// At most this many deliveries come in one page.
+pub const MAX_PAGE: usize = 2_048;
+
+#[async_trait]
+pub trait Journal: Send + Sync + 'static {
+    /// Stores events with their deliveries, all in one commit that is on disk when this returns.
+    /// The answers are in the order of `events`.
+    async fn append(&self, events: Vec<NewEvent>) -> Result<Vec<Appended>, Error>;
+
+    /// Makes more deliveries of an event that is already stored, with ids from `first` on, due at
+    /// once. Returns those that may be tried: not the ones that stand behind another of their
+    /// line, and none if the event is gone.
+    async fn append_deliveries(
+        &self,
+        event: EventId,
+        first: DeliveryId,
+        deliveries: Vec<NewDelivery>,
+        now: Timestamp,
+    ) -> Result<Vec<Waiting>, Error>;
+
+    /// Makes each change whose fence still holds, all in one commit. The answers are in order.
+    /// A write that is [`Urgency::Lazy`] may wait a few milliseconds for company.
+    async fn settle(&self, settles: Vec<Settle>, urgency: Urgency) -> Result<Vec<Settled>, Error>;
+
+    /// Deliveries of `endpoint` that may be tried now: up to `limit` that have been ready since they
+    /// were made, oldest event first, and up to `limit` whose time came by `now`, earliest first.
+    /// Stops early after `max_bytes` of bodies, but never at nothing.
+    async fn page(&self, page: Page) -> Result<Paged, Error>;
+
+    /// When the earliest of the endpoint's timed deliveries is due.
+    async fn next_due(&self, endpoint: EndpointId) -> Result<Option<Timestamp>, Error>;
+
+    /// One waiting delivery, or none if it is not waiting, or waits behind another of its line.
+    async fn waiting(&self, id: DeliveryId) -> Result<Option<Waiting>, Error>;
+
+    /// Unfinished deliveries of an endpoint with an id above `after`, in id order: whatever they
+    /// wait for. With `born_before`, only those whose age began before it.
+    async fn unfinished(
+        &self,
+        endpoint: EndpointId,
+        after: DeliveryId,
+        born_before: Option<Timestamp>,
+        limit: usize,
+    ) -> Result<Vec<Unfinished>, Error>;
+
+    /// Removes up to `limit` deliveries past their time, walking ids upwards from `after`, and
+    /// events that no delivery is left of. Returns where to go on, or none at the end.
+    async fn sweep_retention(
+        &self,
+        cutoffs: Cutoffs,
+        after: EventId,
+        limit: usize,
+    ) -> Result<RetentionStep, Error>;
+
+    /// The highest id in use, of any kind.
+    async fn highest_id(&self) -> Result<i64, Error>;
+
+    /// Waits until everything accepted is on disk, and closes.
+    async fn close(&self);
+}
+
+/// What became of an event that was to be appended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Appended {
+    /// Stored. `parked` are the indexes of deliveries that stand behind another of their line.
+    New { parked: Vec<usize> },
+    /// An event with this idempotency key and the same content is there already.
+    Duplicate { id: EventId, kind: String, received_at: Timestamp, deliveries: u32 },
+    /// An event with this idempotency key and other content is there already.
+    Conflict { id: EventId },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Urgency {
+    /// Somebody waits for it.
+    Now,
+    /// May share the next commit.
+    Lazy,
+}
+
+#[derive(Debug, Clone)]
+pub struct Page {
+    pub endpoint: EndpointId,
+    pub now: Timestamp,
+    pub limit: usize,
+    pub max_bytes: usize,
+    /// Deliveries the caller already holds: they are passed over.
+    pub held: Vec<DeliveryId>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Paged {
+    /// By event, oldest first.
+    pub waiting: Vec<Waiting>,
+    /// There may be more that is ready.
+    pub more: bool,
+    /// When the endpoint's next timed delivery that is not in this page is due.
+    pub next_due: Option<Timestamp>,
+}
+
+/// An unfinished delivery without its event.
+#[derive(Debug, Clone)]
+pub struct Unfinished {
+    pub id: DeliveryId,
+    pub tenant: TenantId,
+    pub event: EventId,
+    pub delivery: Delivery,
+    pub fence: u32,
+    pub in_line: bool,
+}
+
+/// Rows that ended before these moments are removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cutoffs {
+    /// `delivered` and `cancelled`, by when they ended.
+    pub delivered: Timestamp,
+    /// `failed`, by the last attempt.
+    pub failed: Timestamp,
+    /// `dead`, by the event's receipt.
+    pub dead: Timestamp,
+    /// Events without deliveries, by receipt.
+    pub events: Timestamp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RetentionStep {
+    pub deliveries_removed: u64,
+    pub events_removed: u64,
+    /// Where the walk goes on; none when it is through.
+    pub next: Option<EventId>,
+}
+

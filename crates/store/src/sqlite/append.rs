@@ -1,0 +1,207 @@
+//! Storing events with their deliveries.
+
+use std::sync::Arc;
+
+use postrider_core::delivery::State;
+use postrider_core::{Delivery, DeliveryId, EventId, Timestamp};
+use rusqlite::{CachedStatement, params};
+use serde_json::Value;
+
+use super::batch::Batch;
+use super::code::{self, Place};
+use super::fault;
+use super::rows;
+use super::settle::line_is_taken;
+use crate::error::Error;
+use crate::journal::Appended;
+use crate::record::{Event, NewDelivery, NewEvent, Waiting, delivery_id};
+
+const INSERT_EVENT: &str = "INSERT INTO events (id, tenant_id, received_at, deliver_at, deliveries, \
+     kind, content_type, idempotency_key, ordering_key, metadata, body) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+
+const INSERT_DELIVERY: &str = "INSERT INTO deliveries (id, tenant_id, event_id, endpoint_id, state, \
+     place, attempts, deferrals, tries, fence, replay, born, at, line) \
+     VALUES (?1, ?2, ?3, ?4, 0, ?5, 0, 0, 0, 0, ?6, ?7, ?7, ?8)";
+
+pub(crate) fn append(batch: &mut Batch<'_>, events: &[NewEvent]) -> Result<Vec<Appended>, Error> {
+    let conn = batch.conn;
+    let mut insert_event = conn.prepare_cached(INSERT_EVENT)?;
+    let mut insert_delivery = conn.prepare_cached(INSERT_DELIVERY)?;
+    events
+        .iter()
+        .map(|new| {
+            if let Some(earlier) = find_earlier(batch, &new.event)? {
+                return Ok(earlier);
+            }
+            store_event(batch, &mut insert_event, new)?;
+            let parked = store_deliveries(batch, &mut insert_delivery, new)?;
+            Ok(Appended::New { parked })
+        })
+        .collect()
+}
+
+/// Makes deliveries of a stored event, due at once. None, if the event is gone.
+pub(crate) fn append_deliveries(
+    batch: &mut Batch<'_>,
+    event: EventId,
+    first: DeliveryId,
+    deliveries: &[NewDelivery],
+    now: Timestamp,
+) -> Result<Vec<Waiting>, Error> {
+    let Some(event) = rows::load_event(batch.conn, event)?.map(Arc::new) else {
+        return Ok(Vec::new());
+    };
+    let mut insert = batch.conn.prepare_cached(INSERT_DELIVERY)?;
+    let mut ready = Vec::with_capacity(deliveries.len());
+    for (id, new) in (first.as_i64()..).map(DeliveryId::from_i64).zip(deliveries) {
+        let place = insert_one(batch, &mut insert, &event, id, new, Origin::Replay(now))?;
+        if place != Place::Parked {
+            let delivery =
+                Delivery { state: State::Pending, attempts: 0, deferrals: 0, due: now, born: now };
+            ready.push(Waiting {
+                id,
+                endpoint: new.endpoint,
+                event: Arc::clone(&event),
+                delivery,
+                tries: 0,
+                fence: 0,
+                in_line: new.line.is_some(),
+            });
+        }
+    }
+    Ok(ready)
+}
+
+fn store_event(
+    batch: &mut Batch<'_>,
+    insert: &mut CachedStatement<'_>,
+    new: &NewEvent,
+) -> Result<(), Error> {
+    let event = &new.event;
+    insert
+        .execute(params![
+            event.id.as_i64(),
+            event.tenant.0,
+            event.received_at.as_millis(),
+            event.deliver_at.map(Timestamp::as_millis),
+            code::size(new.deliveries.len()),
+            event.kind,
+            event.content_type,
+            event.idempotency_key,
+            event.ordering_key,
+            event.metadata,
+            &event.body[..],
+        ])
+        .map_err(|error| fault::exists(error, || event.id.to_string()))?;
+    batch.count_events(event.tenant, 1);
+    Ok(())
+}
+
+/// Stores the deliveries of a new event; returns the indexes of those that stand behind another.
+fn store_deliveries(
+    batch: &mut Batch<'_>,
+    insert: &mut CachedStatement<'_>,
+    new: &NewEvent,
+) -> Result<Vec<usize>, Error> {
+    let mut parked = Vec::new();
+    for (index, delivery) in new.deliveries.iter().enumerate() {
+        let id = delivery_id(new.event.id, index);
+        let place = insert_one(batch, insert, &new.event, id, delivery, Origin::Acceptance)?;
+        if place == Place::Parked {
+            parked.push(index);
+        }
+    }
+    Ok(parked)
+}
+
+#[derive(Clone, Copy)]
+enum Origin {
+    Acceptance,
+    Replay(Timestamp),
+}
+
+fn insert_one(
+    batch: &mut Batch<'_>,
+    insert: &mut CachedStatement<'_>,
+    event: &Event,
+    id: DeliveryId,
+    new: &NewDelivery,
+    origin: Origin,
+) -> Result<Place, Error> {
+    let ahead = match &new.line {
+        Some(line) => line_is_taken(batch.conn, new.endpoint, line)?,
+        None => false,
+    };
+    let (born, by_time, replay) = match origin {
+        Origin::Acceptance if event.born() > event.received_at => {
+            (event.born(), Place::Timed, false)
+        }
+        Origin::Acceptance => (event.received_at, Place::Ready, false),
+        Origin::Replay(now) => (now, Place::Ready, true),
+    };
+    let place = if ahead { Place::Parked } else { by_time };
+    insert
+        .execute(params![
+            id.as_i64(),
+            event.tenant.0,
+            event.id.as_i64(),
+            new.endpoint.as_i64(),
+            place.code(),
+            replay,
+            born.as_millis(),
+            new.line,
+        ])
+        .map_err(|error| fault::exists(error, || id.to_string()))?;
+    batch.count(new.endpoint, State::Pending, 1, id);
+    Ok(place)
+}
+
+/// Looks for an event with the same idempotency key. Events of the same transaction count.
+fn find_earlier(batch: &Batch<'_>, event: &Event) -> Result<Option<Appended>, Error> {
+    const SQL: &str = "SELECT id, received_at, deliver_at, deliveries, kind, content_type, \
+         ordering_key, metadata, body FROM events WHERE tenant_id = ?1 AND idempotency_key = ?2";
+    let Some(key) = &event.idempotency_key else { return Ok(None) };
+    let mut statement = batch.conn.prepare_cached(SQL)?;
+    let mut found = statement.query((event.tenant.0, key))?;
+    let Some(row) = found.next()? else { return Ok(None) };
+    let id = EventId::from_i64(row.get(0)?);
+    let kind: String = row.get(4)?;
+    let same = rows::optional_time(row, 2)? == event.deliver_at
+        && kind == event.kind
+        && row.get::<_, String>(5)? == event.content_type
+        && row.get::<_, Option<String>>(6)? == event.ordering_key
+        && same_metadata(row.get::<_, Option<String>>(7)?.as_deref(), event.metadata.as_deref())
+        && same_body(rows::blob(row, 8)?.unwrap_or_default(), event);
+    Ok(Some(if same {
+        Appended::Duplicate { id, kind, received_at: rows::time(row, 1)?, deliveries: row.get(3)? }
+    } else {
+        Appended::Conflict { id }
+    }))
+}
+
+fn same_metadata(stored: Option<&str>, new: Option<&str>) -> bool {
+    match (stored, new) {
+        (Some(stored), Some(new)) => stored == new || same_json(stored.as_bytes(), new.as_bytes()),
+        (None, None) => true,
+        (Some(_), None) | (None, Some(_)) => false,
+    }
+}
+
+/// A producer that sends an event again may write the same JSON with other spaces or in another
+/// order.
+fn same_body(stored: &[u8], event: &Event) -> bool {
+    stored == event.body || (is_json(&event.content_type) && same_json(stored, &event.body))
+}
+
+fn same_json(one: &[u8], other: &[u8]) -> bool {
+    match (serde_json::from_slice::<Value>(one), serde_json::from_slice::<Value>(other)) {
+        (Ok(one), Ok(other)) => one == other,
+        (Ok(_) | Err(_), Err(_)) | (Err(_), Ok(_)) => false,
+    }
+}
+
+fn is_json(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    essence == "application/json" || essence.ends_with("+json")
+}

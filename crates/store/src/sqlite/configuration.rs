@@ -1,0 +1,217 @@
+//! Endpoints, keys, tenants and jobs: few rows, read at start and written rarely.
+
+use postrider_core::endpoint::{Endpoint, EndpointState};
+use postrider_core::{DeliveryId, EndpointId, EventId, JobId, KeyId, TenantId};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::batch::Batch;
+use super::fault;
+use super::rows;
+use crate::error::Error;
+use crate::ledger::Position;
+use crate::registry::{JobRecord, JobState, KeyRecord, Role, TenantRecord};
+
+pub(crate) fn endpoints(conn: &Connection) -> Result<Vec<Endpoint>, Error> {
+    const SQL: &str = "SELECT id, tenant_id, state, spec, secrets, created_at, updated_at \
+         FROM endpoints ORDER BY id";
+    conn.prepare_cached(SQL)?
+        .query_and_then((), |row| {
+            Ok(Endpoint {
+                id: EndpointId::from_i64(row.get(0)?),
+                tenant: TenantId(row.get(1)?),
+                state: endpoint_state(row.get_ref(2)?.as_str()?)?,
+                spec: from_json(row, 3)?,
+                secrets: from_json(row, 4)?,
+                created_at: rows::time(row, 5)?,
+                updated_at: rows::time(row, 6)?,
+            })
+        })?
+        .collect()
+}
+
+pub(crate) fn put_endpoint(batch: &mut Batch<'_>, endpoint: &Endpoint) -> Result<(), Error> {
+    const SQL: &str = "INSERT INTO endpoints \
+         (id, tenant_id, state, spec, secrets, created_at, updated_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO UPDATE SET \
+         tenant_id = excluded.tenant_id, state = excluded.state, spec = excluded.spec, \
+         secrets = excluded.secrets, created_at = excluded.created_at, \
+         updated_at = excluded.updated_at";
+    batch.conn.prepare_cached(SQL)?.execute(params![
+        endpoint.id.as_i64(),
+        endpoint.tenant.0,
+        endpoint.state.as_str(),
+        to_json(&endpoint.spec)?,
+        to_json(&endpoint.secrets)?,
+        endpoint.created_at.as_millis(),
+        endpoint.updated_at.as_millis(),
+    ])?;
+    Ok(())
+}
+
+/// Removes an endpoint that is deleted and has nothing unfinished; any other stays.
+pub(crate) fn forget_endpoint(batch: &mut Batch<'_>, id: EndpointId) -> Result<(), Error> {
+    const SQL: &str = "DELETE FROM endpoints WHERE id = ?1 AND state = 'deleted' \
+         AND NOT EXISTS (SELECT 1 FROM deliveries INDEXED BY deliveries_ready \
+             WHERE endpoint_id = ?1 AND place = 1) \
+         AND NOT EXISTS (SELECT 1 FROM deliveries INDEXED BY deliveries_later \
+             WHERE endpoint_id = ?1 AND place > 1)";
+    batch.conn.prepare_cached(SQL)?.execute((id.as_i64(),))?;
+    Ok(())
+}
+
+pub(crate) fn keys(conn: &Connection) -> Result<Vec<KeyRecord>, Error> {
+    const SQL: &str = "SELECT id, name, sha256, tenant_id, created_at FROM keys ORDER BY id";
+    conn.prepare_cached(SQL)?
+        .query_and_then((), |row| {
+            Ok(KeyRecord {
+                id: KeyId::from_i64(row.get(0)?),
+                name: row.get(1)?,
+                sha256: row.get(2)?,
+                role: row
+                    .get::<_, Option<i64>>(3)?
+                    .map_or(Role::Admin, |tenant| Role::Tenant(TenantId(tenant))),
+                created_at: rows::time(row, 4)?,
+            })
+        })?
+        .collect()
+}
+
+pub(crate) fn put_key(batch: &mut Batch<'_>, key: &KeyRecord) -> Result<(), Error> {
+    const SQL: &str = "INSERT INTO keys (id, name, sha256, tenant_id, created_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (id) DO UPDATE SET name = excluded.name, \
+         sha256 = excluded.sha256, tenant_id = excluded.tenant_id, created_at = excluded.created_at";
+    let tenant = match key.role {
+        Role::Admin => None,
+        Role::Tenant(tenant) => Some(tenant.0),
+    };
+    batch
+        .conn
+        .prepare_cached(SQL)?
+        .execute(params![
+            key.id.as_i64(),
+            key.name,
+            &key.sha256[..],
+            tenant,
+            key.created_at.as_millis()
+        ])
+        .map_err(|error| fault::exists(error, || "this key".to_owned()))?;
+    Ok(())
+}
+
+pub(crate) fn tenants(conn: &Connection) -> Result<Vec<TenantRecord>, Error> {
+    conn.prepare_cached("SELECT id, name FROM tenants ORDER BY id")?
+        .query_and_then((), |row| {
+            Ok(TenantRecord { id: TenantId(row.get(0)?), name: row.get(1)? })
+        })?
+        .collect()
+}
+
+const JOB: &str = "SELECT id, tenant_id, state, filter, rate_per_second, matched, replayed, \
+     skipped, position_event, position_delivery, created_at, updated_at FROM jobs";
+
+pub(crate) fn job(
+    conn: &Connection,
+    tenant: TenantId,
+    id: JobId,
+) -> Result<Option<JobRecord>, Error> {
+    conn.prepare_cached(&format!("{JOB} WHERE id = ?1 AND tenant_id = ?2"))?
+        .query_row((id.as_i64(), tenant.0), |row| Ok(job_record(row)))
+        .optional()?
+        .transpose()
+}
+
+pub(crate) fn open_jobs(conn: &Connection) -> Result<Vec<JobRecord>, Error> {
+    conn.prepare_cached(&format!(
+        "{JOB} INDEXED BY jobs_running WHERE state = 'running' ORDER BY id"
+    ))?
+    .query_and_then((), job_record)?
+    .collect()
+}
+
+pub(crate) fn put_job(batch: &mut Batch<'_>, job: &JobRecord) -> Result<(), Error> {
+    const SQL: &str = "INSERT OR REPLACE INTO jobs (id, tenant_id, state, filter, \
+         rate_per_second, matched, replayed, skipped, position_event, position_delivery, \
+         created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+    batch.conn.prepare_cached(SQL)?.execute(params![
+        job.id.as_i64(),
+        job.tenant.0,
+        job_state_text(job.state),
+        to_json(&job.filter)?,
+        job.rate_per_second,
+        stored_count(job.matched),
+        stored_count(job.replayed),
+        stored_count(job.skipped),
+        job.position.map(|position| position.event.as_i64()),
+        job.position.map(|position| position.delivery.as_i64()),
+        job.created_at.as_millis(),
+        job.updated_at.as_millis(),
+    ])?;
+    Ok(())
+}
+
+pub(crate) fn highest_id(conn: &Connection) -> Result<i64, Error> {
+    const SQL: &str = "SELECT max(coalesce((SELECT max(id) FROM events), 0), \
+         coalesce((SELECT max(id) FROM deliveries), 0), \
+         coalesce((SELECT max(id) FROM endpoints), 0), \
+         coalesce((SELECT max(id) FROM keys), 0), coalesce((SELECT max(id) FROM jobs), 0))";
+    Ok(conn.prepare_cached(SQL)?.query_row((), |row| row.get(0))?)
+}
+
+fn job_record(row: &Row<'_>) -> Result<JobRecord, Error> {
+    let position = match (row.get::<_, Option<i64>>(8)?, row.get::<_, Option<i64>>(9)?) {
+        (Some(event), Some(delivery)) => Some(Position {
+            event: EventId::from_i64(event),
+            delivery: DeliveryId::from_i64(delivery),
+        }),
+        (None | Some(_), None) | (None, Some(_)) => None,
+    };
+    Ok(JobRecord {
+        id: JobId::from_i64(row.get(0)?),
+        tenant: TenantId(row.get(1)?),
+        state: job_state(row.get_ref(2)?.as_str()?)?,
+        filter: from_json(row, 3)?,
+        rate_per_second: row.get(4)?,
+        matched: row.get::<_, i64>(5)?.unsigned_abs(),
+        replayed: row.get::<_, i64>(6)?.unsigned_abs(),
+        skipped: row.get::<_, i64>(7)?.unsigned_abs(),
+        position,
+        created_at: rows::time(row, 10)?,
+        updated_at: rows::time(row, 11)?,
+    })
+}
+
+fn stored_count(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+const fn job_state_text(state: JobState) -> &'static str {
+    match state {
+        JobState::Running => "running",
+        JobState::Finished => "finished",
+    }
+}
+
+fn job_state(text: &str) -> Result<JobState, Error> {
+    [JobState::Running, JobState::Finished]
+        .into_iter()
+        .find(|state| job_state_text(*state) == text)
+        .ok_or_else(|| Error::Damaged(format!("{text:?} is no state of a job")))
+}
+
+fn endpoint_state(text: &str) -> Result<EndpointState, Error> {
+    EndpointState::ALL
+        .into_iter()
+        .find(|state| state.as_str() == text)
+        .ok_or_else(|| Error::Damaged(format!("{text:?} is no state of an endpoint")))
+}
+
+fn to_json(value: &impl Serialize) -> Result<String, Error> {
+    serde_json::to_string(value).map_err(|error| Error::Damaged(error.to_string()))
+}
+
+fn from_json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> Result<T, Error> {
+    serde_json::from_str(row.get_ref(column)?.as_str()?)
+        .map_err(|error| Error::Damaged(format!("stored configuration cannot be read: {error}")))
+}

@@ -1,0 +1,189 @@
+//! The file: whether it is ours, who has it open, and how connections to it are set up.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+
+use super::config::{Options, PAGE_BYTES, PREPARED_STATEMENTS, READER_CACHE_KIB, WRITER_CACHE_KIB};
+use super::schema;
+use crate::error::Error;
+
+const HEADER_BYTES: usize = 100;
+const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+const USER_VERSION_AT: usize = 60;
+const APPLICATION_ID_AT: usize = 68;
+
+/// A database that is ours, locked against other processes and of the current version.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) path: PathBuf,
+    /// Held for as long as the database is open; closing it gives the lock up.
+    pub(crate) lock: File,
+    pub(crate) writer: Connection,
+}
+
+/// Opens or makes the database at `path`. A file that is not ours is left exactly as it is.
+pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, Error> {
+    // Two names of one file must meet at one lock.
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    inspect(&path)?;
+    let lock = lock(&path)?;
+    create(&path)?;
+    let writer = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE, options)?;
+    set_up_writer(&writer, &path, options)?;
+    Ok(Opened { path, lock, writer })
+}
+
+/// A connection that only reads.
+pub(crate) fn connect_reader(path: &Path, options: &Options) -> Result<Connection, Error> {
+    let conn = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY, options)?;
+    set_cache(&conn, READER_CACHE_KIB)?;
+    Ok(conn)
+}
+
+/// A connection for copying the write-ahead log into the database.
+pub(crate) fn connect_checkpointer(path: &Path, options: &Options) -> Result<Connection, Error> {
+    let conn = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE, options)?;
+    conn.pragma_update(None, "synchronous", "FULL")?;
+    set_cache(&conn, READER_CACHE_KIB)?;
+    Ok(conn)
+}
+
+/// Looks at the first bytes of the file without `SQLite`, which might write to it.
+fn inspect(path: &Path) -> Result<(), Error> {
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(out_of_reach(path, &error)),
+    };
+    let mut header = Vec::with_capacity(HEADER_BYTES);
+    let limit = HEADER_BYTES as u64;
+    file.by_ref().take(limit).read_to_end(&mut header).map_err(|e| out_of_reach(path, &e))?;
+    if header.is_empty() {
+        return Ok(());
+    }
+    if header.len() < HEADER_BYTES || !header.starts_with(MAGIC) {
+        return Err(Error::Refused(format!(
+            "{} is not a database: choose another path, or move the file away",
+            path.display()
+        )));
+    }
+    let number = |at: usize| {
+        header[at..].first_chunk().map_or(0, |bytes: &[u8; 4]| u32::from_be_bytes(*bytes))
+    };
+    check_ours(path, number(APPLICATION_ID_AT), number(USER_VERSION_AT))
+}
+
+fn check_ours(path: &Path, application_id: u32, version: u32) -> Result<(), Error> {
+    if application_id != schema::APPLICATION_ID {
+        return Err(Error::Refused(format!(
+            "{} is a database of another program: choose another path",
+            path.display()
+        )));
+    }
+    if version > schema::VERSION {
+        return Err(Error::Refused(format!(
+            "{} was written by a newer postrider (schema version {version}, this one knows {}): \
+             use that version or a later one",
+            path.display(),
+            schema::VERSION
+        )));
+    }
+    Ok(())
+}
+
+fn lock(path: &Path) -> Result<File, Error> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let name = PathBuf::from(name);
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&name)
+        .map_err(|error| out_of_reach(&name, &error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            Err(Error::Refused(format!("{} is in use by another postrider", path.display())))
+        }
+        Err(TryLockError::Error(error)) => Err(out_of_reach(&name, &error)),
+    }
+}
+
+/// Makes an empty file that only its owner may read, because signing secrets will be in it. The
+/// database gives the files beside it the same permissions.
+fn create(path: &Path) -> Result<(), Error> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(out_of_reach(path, &error)),
+    }
+}
+
+fn connect(path: &Path, access: OpenFlags, options: &Options) -> Result<Connection, Error> {
+    let conn = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    conn.busy_timeout(options.busy_timeout)?;
+    conn.set_prepared_statement_cache_capacity(PREPARED_STATEMENTS);
+    conn.pragma_update(None, "temp_store", "MEMORY")?;
+    Ok(conn)
+}
+
+fn set_up_writer(conn: &Connection, path: &Path, options: &Options) -> Result<(), Error> {
+    let pages: u32 = conn.pragma_query_value(None, "page_count", |row| row.get(0))?;
+    if pages == 0 {
+        conn.pragma_update(None, "page_size", PAGE_BYTES)?;
+    } else {
+        check_log(conn, path)?;
+    }
+    // A new database gets its tables before it gets a write-ahead log, so that the first bytes of
+    // the file say whose it is from the first moment on.
+    let changed = schema::migrate(conn)?;
+    let mode: String =
+        conn.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
+    if mode != "wal" {
+        return Err(Error::Unavailable(format!(
+            "{} cannot have a write-ahead log beside it",
+            path.display()
+        )));
+    }
+    conn.pragma_update(None, "synchronous", "FULL")?;
+    conn.pragma_update(None, "foreign_keys", false)?;
+    conn.pragma_update_and_check(None, "wal_autocheckpoint", 0, |_| Ok(()))?;
+    let limit = i64::try_from(options.wal_limit_bytes).unwrap_or(i64::MAX);
+    conn.pragma_update_and_check(None, "journal_size_limit", limit, |_| Ok(()))?;
+    set_cache(conn, WRITER_CACHE_KIB)?;
+    if changed {
+        // The version in the first bytes of the file has to be the true one.
+        conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()))?;
+    }
+    if let Some(max) = options.max_pages {
+        conn.pragma_update_and_check(None, "max_page_count", max, |_| Ok(()))?;
+    }
+    Ok(())
+}
+
+/// Checks again what [`inspect`] read from the file: a newer program may have died and left its
+/// version in the write-ahead log only.
+fn check_log(conn: &Connection, path: &Path) -> Result<(), Error> {
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    let id = conn.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    check_ours(path, id, schema::version(conn)?)?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
+    Ok(())
+}
+
+fn set_cache(conn: &Connection, kib: u32) -> Result<(), Error> {
+    Ok(conn.pragma_update(None, "cache_size", -i64::from(kib))?)
+}
+
+fn out_of_reach(path: &Path, error: &std::io::Error) -> Error {
+    Error::Unavailable(format!("{}: {error}", path.display()))
+}

@@ -1,0 +1,50 @@
+//! How many events a second are acknowledged: the gateway, which commits them first, beside the
+//! same kind of server that stores nothing.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::Setting;
+use super::connection::Target;
+use super::event;
+use super::gateway::Gateway;
+use super::load::{CONNECTIONS, Producers};
+use super::peer::Peer;
+use super::report::{Figure, Row, Wanted};
+use super::sample::per_second;
+
+pub(crate) async fn measure(setting: &Setting) -> Result<Vec<Row>> {
+    let null = Peer::null()?;
+    let limit = rate(&null.target()?, setting).await.context("the null server")?;
+    drop(null);
+
+    let gateway = Gateway::start(&setting.binary, &setting.folder.join("accept")).await?;
+    let never = json!({"url": "http://127.0.0.1:9/never", "event_types": ["never.sent"]});
+    gateway.create_endpoint(&never).await?;
+    let accepted = rate(&gateway.events()?, setting).await.with_context(|| gateway.last_words())?;
+    gateway.stop().await?;
+
+    Ok(vec![Row::new(
+        "accept",
+        Figure::per_second(accepted),
+        Some(Figure::per_second(limit)),
+        Wanted::RatioAtLeast(0.5),
+    )])
+}
+
+/// Acknowledgements a second, after a warm-up.
+async fn rate(target: &Target, setting: &Setting) -> Result<f64> {
+    let numbers = AtomicU64::new(0);
+    let next = move || Some(event::single("bench.accept", numbers.fetch_add(1, Ordering::Relaxed)));
+    let producers = Producers::start(target, CONNECTIONS, next).await?;
+    sleep(setting.warm_up).await;
+    let (before, started) = (producers.accepted(), Instant::now());
+    sleep(setting.brief).await;
+    let (after, elapsed) = (producers.accepted(), started.elapsed());
+    producers.stop().await?;
+    Ok(per_second(after - before, elapsed))
+}

@@ -1,0 +1,127 @@
+//! How many events a second go all the way, from the producer's post to the sink, kept up without
+//! the backlog growing: the gateway beside a pass-through that stores nothing.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::Setting;
+use super::connection::Target;
+use super::event;
+use super::gateway::Gateway;
+use super::load::{CONNECTIONS, Producers};
+use super::peer::Peer;
+use super::process::{Process, Usage};
+use super::report::{Figure, Row, Wanted};
+use super::sample::{per_second, share};
+use super::sink::{Manner, Sink};
+
+/// More numbers than any run can use.
+pub(crate) const MAX_EVENTS: usize = 1 << 22;
+const ALL_ARRIVED_WITHIN: Duration = Duration::from_mins(3);
+/// The backlog grows if more than this part of what was accepted in the run was added to it.
+const MOST_ADDED_PERCENT: f64 = 2.0;
+
+pub(crate) async fn measure(setting: &Setting) -> Result<Vec<Row>> {
+    let sink = Sink::start(Manner::Answer, MAX_EVENTS).await?;
+    let pass = Peer::pass(sink.address)?;
+    let limit = carry(&pass.target()?, &pass.process, &sink, setting.sustained, setting)
+        .await
+        .context("the pass-through")?;
+    drop((pass, sink));
+
+    let sink = Sink::start(Manner::Answer, MAX_EVENTS).await?;
+    let gateway = Gateway::start(&setting.binary, &setting.folder.join("end-to-end")).await?;
+    let endpoint =
+        gateway.create_endpoint(&json!({"url": sink.url(), "event_types": ["*"]})).await?;
+    let carried = carry(&gateway.events()?, &gateway.process, &sink, setting.sustained, setting)
+        .await
+        .with_context(|| gateway.last_words())?;
+    gateway.until_settled(&endpoint).await?;
+    ensure!(sink.arrivals.repeated() == 0, "{} events came twice", sink.arrivals.repeated());
+    gateway.stop().await?;
+
+    let mut rows = vec![
+        Row::new(
+            "end to end",
+            Figure::per_second(carried.per_second),
+            Some(Figure::per_second(limit.per_second)),
+            Wanted::RatioAtLeast(0.6),
+        ),
+        Row::new(
+            "end to end: added to the backlog, of what was accepted",
+            Figure::percent(carried.added_percent),
+            None,
+            Wanted::FigureAtMost(MOST_ADDED_PERCENT),
+        ),
+    ];
+    if let (Some(usage), Some(processor)) = (carried.usage, carried.processor) {
+        rows.extend([
+            Row::new(
+                "end to end: processor time an event",
+                Figure::microseconds(processor),
+                limit.processor.map(Figure::microseconds),
+                Wanted::Nothing,
+            ),
+            Row::new(
+                "end to end: resident memory, peak",
+                Figure::mebibytes(usage.peak_mebibytes),
+                None,
+                Wanted::FigureAtMost(100.0),
+            ),
+        ]);
+    }
+    Ok(rows)
+}
+
+/// What a run of [`carry`] came to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Carried {
+    /// Arrivals a second while producers kept on.
+    pub(crate) per_second: f64,
+    /// The part of what was accepted meanwhile that had not arrived when the time was up and had
+    /// not been waiting at its start.
+    pub(crate) added_percent: f64,
+    /// The carrier's processor time for each event that arrived.
+    pub(crate) processor: Option<Duration>,
+    /// Of the carrier, when the time was up.
+    pub(crate) usage: Option<Usage>,
+}
+
+/// Lets producers post to `target` for `time` and counts at the sink; returns once everything that
+/// was accepted has arrived.
+pub(crate) async fn carry(
+    target: &Target,
+    carrier: &Process,
+    sink: &Sink,
+    time: Duration,
+    setting: &Setting,
+) -> Result<Carried> {
+    let arrivals = Arc::clone(&sink.arrivals);
+    let earlier = arrivals.unique();
+    let numbers = Arc::clone(&arrivals);
+    let next = move || numbers.take_number().map(|number| event::single("bench.live", number));
+    let producers = Producers::start(target, CONNECTIONS, next).await?;
+    sleep(setting.warm_up).await;
+    let (before, accepted_before) = (arrivals.unique(), producers.accepted());
+    let (usage_before, started) = (carrier.usage(), Instant::now());
+    sleep(time).await;
+    let (after, accepted_after) = (arrivals.unique(), producers.accepted());
+    let (usage, elapsed) = (carrier.usage(), started.elapsed());
+    let produced = producers.stop().await?;
+    arrivals.reach(earlier + produced.accepted, ALL_ARRIVED_WITHIN).await?;
+
+    let (arrived, accepted) = (after - before, accepted_after - accepted_before);
+    ensure!(arrived > 0 && accepted > 0, "nothing was carried");
+    Ok(Carried {
+        per_second: per_second(arrived, elapsed),
+        added_percent: share(accepted.saturating_sub(arrived), accepted) * 100.0,
+        processor: usage_before.zip(usage).and_then(|(before, after)| {
+            Some(after.processor.checked_sub(before.processor)? / u32::try_from(arrived).ok()?)
+        }),
+        usage,
+    })
+}

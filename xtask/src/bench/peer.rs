@@ -1,0 +1,282 @@
+//! What the gateway is held against: servers of the same stack that store nothing. Each runs as a
+//! process of its own, as the gateway does, and ends with the bench.
+
+use std::borrow::Cow;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+use axum::Router;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::serve::ListenerExt as _;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use super::connection::{Connection, Target, bearer};
+use super::process::Process;
+
+/// The key that producers present to the gateway and to its peers.
+pub(crate) const KEY: &str = "pr_bench_0123456789abcdefghijklmnopqrstuvwxyz";
+/// How many pushes the pass-through has under way at once.
+const PASS_IN_FLIGHT: usize = 64;
+
+/// A running peer.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) address: SocketAddr,
+    pub(crate) process: Process,
+}
+
+impl Peer {
+    /// The one that acknowledges and does nothing.
+    pub(crate) fn null() -> Result<Self> {
+        Self::start(&["bench-null"])
+    }
+
+    /// The one that pushes each payload to `to`.
+    pub(crate) fn pass(to: SocketAddr) -> Result<Self> {
+        Self::start(&["bench-pass", "--to", &to.to_string()])
+    }
+
+    fn start(arguments: &[&str]) -> Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = Process::spawn(command)?;
+        let printed = process.child().stdout.take().context("the peer's output")?;
+        let mut line = String::new();
+        BufReader::new(printed).read_line(&mut line)?;
+        let address =
+            line.trim().parse().with_context(|| format!("{arguments:?} said {line:?}"))?;
+        Ok(Self { address, process })
+    }
+
+    pub(crate) fn target(&self) -> Result<Target> {
+        Target::new(self.address, Some(KEY))?.at(http::Method::POST, "/v1/events")
+    }
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct PassArguments {
+    /// Where payloads go
+    #[arg(long)]
+    to: SocketAddr,
+}
+
+pub(crate) fn serve_null() -> Result<()> {
+    serve(|| Ok(null_router(Arc::new(Null::new()?))))
+}
+
+pub(crate) fn serve_pass(arguments: &PassArguments) -> Result<()> {
+    let to = arguments.to;
+    serve(|| pass_router(to))
+}
+
+/// Prints its address, then serves until the process that started it closes its input.
+fn serve(router: impl FnOnce() -> Result<Router>) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        println!("{}", listener.local_addr()?);
+        let listener = listener.tap_io(|stream| {
+            // Without it answers are slower, and the bench shows it.
+            let _ = stream.set_nodelay(true);
+        });
+        let ended = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
+        tokio::select! {
+            served = axum::serve(listener, router()?).into_future() => served?,
+            ended = ended => { ended??; }
+        }
+        Ok(())
+    })
+}
+
+fn null_router(state: Arc<Null>) -> Router {
+    Router::new().route("/v1/events", post(acknowledge)).with_state(state)
+}
+
+fn pass_router(to: SocketAddr) -> Result<Router> {
+    let state = Arc::new(Pass {
+        null: Null::new()?,
+        to: Target::new(to, None)?.at(http::Method::POST, "/hook")?,
+        idle: Mutex::new(Vec::with_capacity(PASS_IN_FLIGHT)),
+        permits: Arc::new(Semaphore::new(PASS_IN_FLIGHT)),
+    });
+    Ok(Router::new().route("/v1/events", post(pass)).with_state(state))
+}
+
+/// What it takes to acknowledge an event: the key and the next id.
+#[derive(Debug)]
+struct Null {
+    key: HeaderValue,
+    count: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Pass {
+    null: Null,
+    to: Target,
+    idle: Mutex<Vec<Connection>>,
+    permits: Arc<Semaphore>,
+}
+
+/// An event as the gateway's contract has it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Posted<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    payload: &'a RawValue,
+}
+
+/// The gateway's acknowledgement, of the same size.
+#[derive(Debug, Serialize)]
+struct Acknowledgement<'a> {
+    id: String,
+    #[serde(rename = "type")]
+    kind: &'a str,
+    received_at: &'a str,
+    deliveries: u32,
+    duplicate: bool,
+}
+
+async fn acknowledge(State(null): State<Arc<Null>>, headers: HeaderMap, body: Bytes) -> Response {
+    match null.accept(&headers, &body) {
+        Ok((acknowledgement, _)) => acknowledgement,
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+async fn pass(State(state): State<Arc<Pass>>, headers: HeaderMap, body: Bytes) -> Response {
+    let (acknowledgement, payload) = match state.null.accept(&headers, &body) {
+        Ok(accepted) => accepted,
+        Err(refusal) => return refusal.into_response(),
+    };
+    // Waiting here, before the answer, keeps what is accepted and not yet pushed within bounds.
+    let Ok(permit) = Arc::clone(&state.permits).acquire_owned().await else {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    };
+    tokio::spawn(async move {
+        if let Err(error) = state.push(payload).await {
+            eprintln!("the pass-through could not push: {error:#}");
+        }
+        drop(permit);
+    });
+    acknowledgement
+}
+
+impl Null {
+    fn new() -> Result<Self> {
+        Ok(Self { key: bearer(KEY)?, count: AtomicU64::new(0) })
+    }
+
+    fn accept(&self, headers: &HeaderMap, body: &Bytes) -> Result<(Response, Bytes), StatusCode> {
+        if headers.get(header::AUTHORIZATION) != Some(&self.key) {
+            return Err(StatusCode::UNAUTHORIZED);
+        }
+        let event: Posted<'_> =
+            serde_json::from_slice(body).map_err(|_| StatusCode::UNPROCESSABLE_ENTITY)?;
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        let acknowledgement = Acknowledgement {
+            id: format!("evt_{number:013}"),
+            kind: &event.kind,
+            received_at: "2026-01-01T00:00:00.000Z",
+            deliveries: 1,
+            duplicate: false,
+        };
+        let payload = body.slice_ref(event.payload.get().as_bytes());
+        Ok(((StatusCode::ACCEPTED, axum::Json(acknowledgement)).into_response(), payload))
+    }
+}
+
+impl Pass {
+    async fn push(&self, payload: Bytes) -> Result<()> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut connection = match idle {
+            Some(connection) => connection,
+            None => Connection::open(self.to.address).await?,
+        };
+        let answer = connection.send(self.to.request(payload)).await?;
+        anyhow::ensure!(answer.status.is_success(), "answered {}", answer.status);
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::event;
+    use super::super::load::{Produced, Producers};
+    use super::super::sink::{Manner, Sink};
+    use super::*;
+
+    const EVENTS: u64 = 2_000;
+
+    async fn start(router: Router) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        tokio::spawn(axum::serve(listener, router).into_future());
+        address
+    }
+
+    fn target(address: SocketAddr, key: Option<&str>) -> Target {
+        let target = Target::new(address, key);
+        target.and_then(|target| target.at(http::Method::POST, "/v1/events")).expect("a target")
+    }
+
+    async fn produce(address: SocketAddr) -> Produced {
+        let numbers = AtomicU64::new(0);
+        let next = move || {
+            let number = numbers.fetch_add(1, Ordering::Relaxed);
+            (number < EVENTS).then(|| event::single("bench.tick", number))
+        };
+        let target = target(address, Some(KEY));
+        let producers = Producers::start(&target, 8, next).await.expect("connections");
+        producers.finish().await.expect("all acknowledged")
+    }
+
+    #[tokio::test]
+    async fn producers_and_the_null_server_count_the_same() {
+        let state = Arc::new(Null::new().expect("a key"));
+        let produced = produce(start(null_router(Arc::clone(&state))).await).await;
+        assert_eq!((produced.accepted, produced.refused), (EVENTS, 0));
+        assert_eq!(state.count.load(Ordering::Relaxed), EVENTS);
+    }
+
+    #[tokio::test]
+    async fn what_the_pass_through_accepts_arrives_once() {
+        let capacity = usize::try_from(EVENTS).expect("a small number");
+        let sink = Sink::start(Manner::Answer, capacity).await.expect("a sink");
+        let router = pass_router(sink.address).expect("a router");
+        let produced = produce(start(router).await).await;
+        assert_eq!(produced.accepted, EVENTS);
+        sink.arrivals.reach(EVENTS, Duration::from_mins(1)).await.expect("all arrive");
+        assert_eq!((sink.arrivals.unique(), sink.arrivals.repeated()), (EVENTS, 0));
+    }
+
+    #[tokio::test]
+    async fn the_null_server_refuses_what_the_gateway_would() {
+        let address = start(null_router(Arc::new(Null::new().expect("a key")))).await;
+        let mut connection = Connection::open(address).await.expect("a connection");
+        for (key, body, status) in [
+            (Some(KEY), event::single("a.b", 1), 202),
+            (None, event::single("a.b", 1), 401),
+            (Some(KEY), Bytes::from_static(b"{\"type\":7}"), 422),
+        ] {
+            let request = target(address, key).request(body);
+            let answer = connection.send(request).await.expect("an answer");
+            assert_eq!(answer.status, status);
+        }
+    }
+}

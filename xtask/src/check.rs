@@ -1,0 +1,39 @@
+//! `cargo xtask test`: every check in one order, the cheap ones first, stopping at the first failure.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::{cargo, tidy, toolchain};
+
+pub(crate) fn run() -> Result<()> {
+    toolchain::require()?;
+    let mut taken = Vec::new();
+    let mut step = |name: &'static str, check: fn() -> Result<()>| -> Result<()> {
+        println!("\n== {name}");
+        let started = Instant::now();
+        check().with_context(|| format!("cargo xtask test stopped at {name}"))?;
+        let time = started.elapsed();
+        println!("-- {name}: ok, {}", seconds(time));
+        taken.push((name, time));
+        Ok(())
+    };
+    step("format", || cargo::run(cargo::command(["fmt", "--all", "--check"])))?;
+    step("tidy", tidy::check)?;
+    step("clippy", || {
+        let lint = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
+        cargo::run(cargo::command(lint))
+    })?;
+    step("tests", || cargo::run(cargo::command(["test", "--workspace", "--locked"])))?;
+
+    println!("\n== summary");
+    for (name, time) in &taken {
+        println!("{name:<8} ok {:>10}", seconds(*time));
+    }
+    println!("every check passed in {}", seconds(taken.iter().map(|(_, time)| *time).sum()));
+    Ok(())
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}

@@ -1,0 +1,55 @@
+//! `cargo xtask`: the checks, the benchmarks and the generated pages of this repository.
+
+mod bench;
+mod cargo;
+mod check;
+mod docs;
+mod tidy;
+mod toolchain;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+#[derive(Debug, Parser)]
+#[command(name = "xtask", bin_name = "cargo xtask", about, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Task {
+    /// Run every check: formatting, tidiness, lints, tests
+    Test,
+    /// Run only the checks of the repository itself: edges, licences, leftovers
+    Tidy,
+    /// Measure the gateway against what the machine can do, side by side
+    Bench(bench::Arguments),
+    /// Write the generated pages under docs/ again
+    Docs,
+    /// The server that acknowledges and stores nothing (started by `bench`)
+    #[command(hide = true)]
+    BenchNull,
+    /// The server that pushes onwards and stores nothing (started by `bench`)
+    #[command(hide = true)]
+    BenchPass(bench::PassArguments),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().task {
+        Task::Test => check::run(),
+        Task::Tidy => tidy::check(),
+        Task::Bench(arguments) => bench::run(&arguments),
+        Task::Docs => docs::write(),
+        Task::BenchNull => bench::serve_null(),
+        Task::BenchPass(arguments) => bench::serve_pass(&arguments),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! What the checks need on the machine, and what to install where it is missing.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Result, bail, ensure};
+
+use crate::cargo;
+
+/// Finds a C compiler, rustfmt and clippy. A missing C compiler is installed where that needs no
+/// question: as root, with apt. Everything else is named, with the package that brings it.
+pub(crate) fn require() -> Result<()> {
+    if !answers(&mut c_compiler()) {
+        install_c_compiler()?;
+        ensure!(answers(&mut c_compiler()), "the installed C compiler does not answer");
+    }
+    let components = [("fmt", "rustfmt", "rustfmt"), ("clippy", "clippy", "rust-clippy")];
+    let missing: Vec<String> = components
+        .iter()
+        .filter(|(subcommand, ..)| !answers(&mut cargo::command([subcommand, "--version"])))
+        .map(|(_, component, package)| {
+            format!("`rustup component add {component}` (Debian's own toolchain: {package})")
+        })
+        .collect();
+    ensure!(missing.is_empty(), "missing from the Rust toolchain: {}", missing.join(", "));
+    Ok(())
+}
+
+fn c_compiler() -> Command {
+    let mut command = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    command.arg("--version");
+    command
+}
+
+fn install_c_compiler() -> Result<()> {
+    if !is_root() || !answers(Command::new("apt-get").arg("--version")) {
+        bail!(
+            "a C compiler is needed for the bundled SQLite: install gcc and libc6-dev (Debian), \
+             or what your system calls them"
+        );
+    }
+    let mut update = Command::new("apt-get");
+    update.arg("update");
+    cargo::run(update)?;
+    let mut install = Command::new("apt-get");
+    install.args(["install", "--yes", "--no-install-recommends", "gcc", "libc6-dev"]);
+    cargo::run(install)
+}
+
+fn is_root() -> bool {
+    Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}
+
+fn answers(command: &mut Command) -> bool {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_answers_only_when_it_exists_and_succeeds() {
+        assert!(answers(Command::new("true").arg("--version")));
+        assert!(!answers(&mut Command::new("false")));
+        assert!(!answers(&mut Command::new("no-such-compiler-here")));
+    }
+}
