@@ -9,6 +9,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// Small allocations by many threads are most of what the gateway asks of an allocator.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// A usage or configuration error. Anything else that goes wrong is 1.
 const EXIT_USAGE: u8 = 2;
 

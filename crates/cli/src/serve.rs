@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use postrider_core::span;
 use postrider_engine::ports::{Clock as _, Entropy as _, SystemClock, SystemEntropy};
 use postrider_engine::{Engine, Options, Retention};
-use postrider_server::{ConnectionLimits, Keys, ServerOptions, ensure_admin_key};
+use postrider_server::{ConnectionLimits, KeyError, Keys, ServerOptions, ensure_admin_key};
 use postrider_store::Store;
 use postrider_store::sqlite::{self, Sqlite};
 use tokio::net::TcpListener;
@@ -117,6 +117,11 @@ async fn serve(args: Args, options: Options) -> Result<(), Failure> {
     let path = database_path(&args)?;
     let store = open(&path)?;
     let store: Arc<dyn Store> = Arc::new(store);
+    // Before a key is made: a start that fails must not use up the one time it is shown.
+    let listener = TcpListener::bind(args.listen)
+        .await
+        .with_context(|| format!("cannot listen on {}", args.listen))?;
+    let address = listener.local_addr()?;
     let entropy = Arc::new(SystemEntropy);
     let new_key = ensure_admin_key(
         &*store,
@@ -125,12 +130,11 @@ async fn serve(args: Args, options: Options) -> Result<(), Failure> {
         args.admin_key.as_deref(),
     )
     .await
-    .map_err(Failure::usage)?;
+    .map_err(|error| match error {
+        KeyError::Store(store) => Failure::from(store),
+        refused @ (KeyError::Malformed | KeyError::IsATenants) => Failure::usage(refused),
+    })?;
     let keys = Keys::load(&*store).await?;
-    let listener = TcpListener::bind(args.listen)
-        .await
-        .with_context(|| format!("cannot listen on {}", args.listen))?;
-    let address = listener.local_addr()?;
     // Signals are caught before anything is promised, so that a stop is always a drained one.
     let stop = stop_signal()?;
 

@@ -7,14 +7,16 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use postrider_core::id::Sequence;
 use postrider_core::{Delivery, EndpointId, EventId, State, TenantId, Timestamp};
-use postrider_store::journal::Appended;
+use postrider_store::journal::{Appended, Appending};
 use postrider_store::record::{
     Event, FIRST_FENCE, MAX_DELIVERIES_PER_EVENT, NewDelivery, NewEvent, Waiting, delivery_id,
 };
 use tokio::runtime::Handle;
 
 use crate::error::Error;
+use crate::route::Routes;
 use crate::scheduler::{Meanwhile, Scheduler};
 use crate::shared::Shared;
 
@@ -55,17 +57,8 @@ async fn append(
     tenant: TenantId,
     submissions: Vec<Submission>,
 ) -> Result<Vec<Accepted>, Error> {
-    let now = shared.clock.now();
-    let mut events = Vec::with_capacity(submissions.len());
-    {
-        let routes = shared.routes.load();
-        for submission in submissions {
-            events.push(address(&shared, &routes, tenant, submission, now)?);
-        }
-    }
-    let handed: Vec<Handed> = events.iter().map(Handed::of).collect();
-    announce(&shared, &handed);
-    match shared.store.append(events).await {
+    let (handed, appending) = begin(&shared, tenant, submissions)?;
+    match appending.await {
         Ok(answers) => Ok(hand_over(&shared, handed, answers)),
         Err(error) => {
             take_back(&shared, &handed);
@@ -74,10 +67,30 @@ async fn append(
     }
 }
 
+/// Gives out ids and queues the events for the store under one lock, so that events are stored in
+/// the order of their ids: that is the order in which an ordered endpoint gets them.
+fn begin(
+    shared: &Shared,
+    tenant: TenantId,
+    submissions: Vec<Submission>,
+) -> Result<(Vec<Handed>, Appending), Error> {
+    let routes = shared.routes.load();
+    let mut ids = shared.ids.lock();
+    let now = shared.clock.now();
+    let events = submissions
+        .into_iter()
+        .map(|submission| address(&mut ids, &routes, tenant, submission, now))
+        .collect::<Result<Vec<_>, _>>()?;
+    let handed: Vec<Handed> = events.iter().map(Handed::of).collect();
+    announce(shared, &handed);
+    let appending = shared.store.append(events);
+    Ok((handed, appending))
+}
+
 /// Gives an event its id and a delivery for every endpoint that listens to it.
 fn address(
-    shared: &Shared,
-    routes: &crate::route::Routes,
+    sequence: &mut Sequence,
+    routes: &Routes,
     tenant: TenantId,
     submission: Submission,
     now: Timestamp,
@@ -97,7 +110,7 @@ fn address(
         .collect();
     let ids = u32::try_from(deliveries.len() + 1).unwrap_or(u32::MAX);
     let event = Arc::new(Event {
-        id: EventId::from_i64(shared.take_ids(ids)),
+        id: EventId::from_i64(sequence.take(now, ids)),
         tenant,
         kind: submission.kind,
         content_type: submission.content_type,
@@ -148,6 +161,9 @@ impl Handed {
 
 /// Keeps pages off the deliveries until they are handed over.
 fn announce(shared: &Shared, handed: &[Handed]) {
+    if handed.iter().all(|handed| handed.endpoints.is_empty()) {
+        return;
+    }
     let mut scheduler = shared.scheduler.lock();
     for handed in handed.iter().filter(|handed| !handed.endpoints.is_empty()) {
         scheduler.expect(handed.event.id);

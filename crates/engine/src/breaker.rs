@@ -190,7 +190,7 @@ mod tests {
         }
         breaker.succeeded(8);
         assert_eq!(
-            breaker.failed(start.plus(Duration::from_secs(60))),
+            breaker.failed(start.plus(Duration::from_mins(1))),
             None,
             "a success starts anew"
         );

@@ -70,7 +70,7 @@ mod tests {
         let now = Timestamp::from_millis(1_000_000_000);
         let mut bucket = Bucket::full(RateLimit { per_second: 1.0, burst: 1 }, now);
         assert_eq!(bucket.take(now), Ok(()));
-        let back = now.minus(Duration::from_secs(86_400));
+        let back = now.minus(Duration::from_hours(24));
         let until = bucket.take(back).expect_err("empty");
         assert!(until <= back.plus(Duration::from_secs(1)));
         assert_eq!(bucket.take(until), Ok(()));

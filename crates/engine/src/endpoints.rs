@@ -327,7 +327,13 @@ pub(crate) async fn disable(shared: Arc<Shared>, tenant: TenantId, id: EndpointI
             delivery: None,
             detail: Some("the endpoint answered that it is gone for good".into()),
         }]),
-        Err(error) => tracing::warn!(endpoint = %id, %error, "could not disable it"),
+        Err(error) => {
+            tracing::warn!(endpoint = %id, %error, "could not disable it; it is sent to again");
+            if let Some(route) = shared.routes.load().get(id) {
+                shared.scheduler.lock().put_route(route, shared.clock.now());
+            }
+            shared.pump();
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use postrider_core::delivery::Transition;
+use postrider_core::endpoint::EndpointState;
 use postrider_core::{DeliveryId, EndpointId, EventId, Happening, step};
 use postrider_store::journal::Cutoffs;
 use postrider_store::record::Settle;
@@ -38,6 +39,9 @@ async fn tidy(shared: &Arc<Shared>) {
     }
     if let Err(error) = forget(shared).await {
         tracing::warn!(%error, "the retention sweep was cut short");
+    }
+    if let Err(error) = forget_endpoints(shared).await {
+        tracing::warn!(%error, "deleted endpoints were not forgotten");
     }
 }
 
@@ -112,6 +116,18 @@ async fn forget(shared: &Arc<Shared>) -> Result<(), Error> {
     }
     if deliveries + events > 0 {
         tracing::info!(deliveries, events, "removed what was past its retention");
+    }
+    Ok(())
+}
+
+/// Removes endpoints that were deleted so long ago that no history of them is left.
+async fn forget_endpoints(shared: &Arc<Shared>) -> Result<(), Error> {
+    let keep = shared.options.retention;
+    let cutoff = shared.clock.now().minus(keep.delivered.max(keep.failed).max(keep.dead));
+    for endpoint in shared.store.endpoints().await? {
+        if endpoint.state == EndpointState::Deleted && endpoint.updated_at < cutoff {
+            shared.store.forget_endpoint(endpoint.id).await?;
+        }
     }
     Ok(())
 }

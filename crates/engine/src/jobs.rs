@@ -13,8 +13,10 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::shared::Shared;
 
-/// Deliveries looked at between two notes of how far the job has come.
+/// Deliveries looked at in one step.
 const STEP: usize = 100;
+/// The longest it works without noting how far it has come.
+const NOTE_EVERY: Duration = Duration::from_secs(1);
 /// The fastest pace that can be asked for.
 const MAX_RATE: f64 = 10_000.0;
 /// The wait after a failure of the store.
@@ -94,17 +96,24 @@ async fn advance(engine: &Engine, job: &mut JobRecord, pace: &mut Pace) -> Resul
             match engine.retry(job.tenant, record.id).await {
                 Ok(_) => job.replayed += 1,
                 Err(Error::NotFound | Error::Conflict(_) | Error::Invalid { .. }) => {
-                    job.skipped += 1
+                    job.skipped += 1;
                 }
                 Err(error @ (Error::Store(_) | Error::Draining)) => return Err(error),
             }
         }
         job.position = Some(Position { event: record.event, delivery: record.id });
+        if shared.clock.now().since(job.updated_at) >= NOTE_EVERY {
+            note(shared, job).await?;
+        }
     }
     match listed.next {
         Some(next) => job.position = Some(next),
         None => job.state = JobState::Finished,
     }
+    note(shared, job).await
+}
+
+async fn note(shared: &Shared, job: &mut JobRecord) -> Result<(), Error> {
     job.updated_at = shared.clock.now();
     shared.store.put_job(job.clone()).await?;
     Ok(())

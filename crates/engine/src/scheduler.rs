@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use postrider_core::{DeliveryId, EndpointId, EventId, Timestamp};
+use postrider_core::{DeliveryId, EndpointId, EventId, State, Timestamp};
 use postrider_store::journal::Paged;
 use postrider_store::record::Waiting;
 
@@ -50,10 +50,12 @@ pub(crate) struct Scheduler {
 #[derive(Debug)]
 struct Queue {
     route: Arc<Route>,
+    /// Not sent to until its route is put again.
+    suspended: bool,
     /// Due deliveries, oldest event first.
     window: BTreeMap<(EventId, DeliveryId), Waiting>,
     window_bytes: usize,
-    in_flight: HashMap<DeliveryId, usize>,
+    in_flight: HashMap<DeliveryId, Flight>,
     in_flight_bytes: usize,
     /// Taken out of scheduling while an operator's change is under way.
     reserved: HashSet<DeliveryId>,
@@ -68,6 +70,14 @@ struct Queue {
     breaker: Breaker,
     alarm: Option<Timestamp>,
     in_turns: bool,
+}
+
+/// What is known of a delivery in flight.
+#[derive(Debug, Clone, Copy)]
+struct Flight {
+    bytes: usize,
+    /// It is stored as `retrying`, not as `pending`.
+    retry: bool,
 }
 
 /// Why an endpoint is not sent to right now, and until when if that is known.
@@ -117,6 +127,8 @@ pub(crate) struct Finish {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EndpointHealth {
     pub in_flight: usize,
+    /// How many of these are stored as `retrying`; the others are stored as `pending`.
+    pub in_flight_retries: usize,
     /// Deliveries in memory, waiting for their turn.
     pub window: usize,
     pub breaker: BreakerState,
@@ -143,34 +155,41 @@ impl Scheduler {
     pub(crate) fn put_route(&mut self, route: &Arc<Route>, now: Timestamp) {
         let id = route.id();
         let limit = route.endpoint.spec.rate_limit;
-        match self.queues.get_mut(&id) {
-            Some(queue) => {
-                if queue.route.endpoint.spec.rate_limit != limit {
-                    queue.bucket = limit.map(|limit| Bucket::full(limit, now));
-                }
-                queue.route = Arc::clone(route);
+        if let Some(queue) = self.queues.get_mut(&id) {
+            if queue.route.endpoint.spec.rate_limit != limit {
+                queue.bucket = limit.map(|limit| Bucket::full(limit, now));
             }
-            None => {
-                let queue = Queue {
-                    route: Arc::clone(route),
-                    window: BTreeMap::new(),
-                    window_bytes: 0,
-                    in_flight: HashMap::new(),
-                    in_flight_bytes: 0,
-                    reserved: HashSet::new(),
-                    spilled: true,
-                    next_due: None,
-                    page: None,
-                    hold_until: None,
-                    bucket: limit.map(|limit| Bucket::full(limit, now)),
-                    breaker: Breaker::new(self.breaker),
-                    alarm: None,
-                    in_turns: false,
-                };
-                self.queues.insert(id, queue);
-            }
+            queue.route = Arc::clone(route);
+            queue.suspended = false;
+        } else {
+            let queue = Queue {
+                route: Arc::clone(route),
+                suspended: false,
+                window: BTreeMap::new(),
+                window_bytes: 0,
+                in_flight: HashMap::new(),
+                in_flight_bytes: 0,
+                reserved: HashSet::new(),
+                spilled: true,
+                next_due: None,
+                page: None,
+                hold_until: None,
+                bucket: limit.map(|limit| Bucket::full(limit, now)),
+                breaker: Breaker::new(self.breaker),
+                alarm: None,
+                in_turns: false,
+            };
+            self.queues.insert(id, queue);
         }
         self.look_at(id, now);
+    }
+
+    /// Sends nothing more to an endpoint until its route is put again: it is about to be disabled,
+    /// and what waits must not be refused meanwhile.
+    pub(crate) fn suspend(&mut self, id: EndpointId) {
+        if let Some(queue) = self.queues.get_mut(&id) {
+            queue.suspended = true;
+        }
     }
 
     /// Forgets an endpoint. What it has in flight ends as usual.
@@ -425,6 +444,7 @@ impl Scheduler {
     pub(crate) fn health(&self, id: EndpointId) -> Option<EndpointHealth> {
         self.queues.get(&id).map(|queue| EndpointHealth {
             in_flight: queue.in_flight.len(),
+            in_flight_retries: queue.in_flight.values().filter(|flight| flight.retry).count(),
             window: queue.window.len(),
             breaker: queue.breaker.state(),
             hold_until: queue.hold_until,
@@ -443,8 +463,8 @@ impl Scheduler {
 
     fn release(&mut self, id: EndpointId, delivery: DeliveryId) -> bool {
         let Some(queue) = self.queues.get_mut(&id) else { return false };
-        let Some(bytes) = queue.in_flight.remove(&delivery) else { return false };
-        queue.in_flight_bytes -= bytes;
+        let Some(flight) = queue.in_flight.remove(&delivery) else { return false };
+        queue.in_flight_bytes -= flight.bytes;
         self.in_flight -= 1;
         if let Some(ended) = &mut queue.page {
             ended.insert(delivery);
@@ -456,7 +476,7 @@ impl Scheduler {
     /// send, those that want a page, and those with an alarm set.
     fn look_at(&mut self, id: EndpointId, now: Timestamp) {
         let Some(queue) = self.queues.get_mut(&id) else { return };
-        if !sends(queue.route.endpoint.state) {
+        if !queue.is_open() {
             return;
         }
         if !queue.window.is_empty() && !queue.in_turns {
@@ -486,6 +506,10 @@ impl Scheduler {
 }
 
 impl Queue {
+    fn is_open(&self) -> bool {
+        !self.suspended && sends(self.route.endpoint.state)
+    }
+
     fn has_room(&self) -> bool {
         self.window.is_empty() || (self.window.len() < WINDOW && self.window_bytes < WINDOW_BYTES)
     }
@@ -523,7 +547,7 @@ impl Queue {
 
     /// Everything that stands in the way of sending, except the rate limit.
     fn obstacle(&self, now: Timestamp, crowded: bool) -> Option<Blocked> {
-        if !sends(self.route.endpoint.state) {
+        if !self.is_open() {
             return Some(Blocked::Stopped);
         }
         if let Some(until) = self.hold_until.filter(|until| *until > now) {
@@ -556,7 +580,8 @@ impl Queue {
         let bytes = waiting.event.body.len();
         self.window_bytes -= bytes;
         self.in_flight_bytes += bytes;
-        self.in_flight.insert(waiting.id, bytes);
+        let retry = waiting.delivery.state == State::Retrying;
+        self.in_flight.insert(waiting.id, Flight { bytes, retry });
         self.breaker.sent();
         Some(waiting)
     }

@@ -96,6 +96,7 @@ async fn settle(shared: &Arc<Shared>, batch: &mut Vec<Verdict>) {
                 orphans.extend(hand_on(&mut scheduler, next_in_line, now));
             }
             if verdict.next.disable_endpoint {
+                scheduler.suspend(verdict.route.id());
                 shared.disable_later(verdict.route.endpoint.tenant, verdict.route.id());
             }
         }
@@ -122,7 +123,8 @@ async fn commit(shared: &Shared, batch: &[Verdict], urgency: Urgency) -> Option<
                 | StoreError::Damaged(_)
                 | StoreError::Exists(_)),
             ) => {
-                tracing::warn!(%error, changes = batch.len(), "could not settle, trying again");
+                // The store itself says what is wrong, and not too often.
+                tracing::debug!(%error, changes = batch.len(), "could not settle, trying again");
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }

@@ -22,21 +22,22 @@ const MAX_LISTED_ENDPOINTS: usize = 1_000;
 
 pub(crate) async fn of_tenant(State(app): State<Arc<App>>, caller: Caller) -> Answer {
     let store = app.engine.store();
-    let counts = by_endpoint(&store.counts(caller.tenant).await?);
+    let mut counts = by_endpoint(&store.counts(caller.tenant).await?);
     let events = store.event_count(caller.tenant).await?;
     let endpoints = app.engine.endpoints(caller.tenant);
     let mut deliveries = StateCounts::default();
-    for counts in counts.values() {
-        deliveries.merge(counts);
-    }
     let mut listed = Vec::new();
     for endpoint in &endpoints {
-        let counts = counts.get(&endpoint.id).copied().unwrap_or_default();
+        let counts = counts.remove(&endpoint.id).unwrap_or_default();
         let view = EndpointView::of(&app, endpoint.id, endpoint.state, counts);
-        deliveries.in_flight += view.deliveries.in_flight;
+        deliveries.merge(&view.deliveries);
         if listed.len() < MAX_LISTED_ENDPOINTS {
             listed.push(view);
         }
+    }
+    // What is left is of endpoints that have been deleted.
+    for counts in counts.values() {
+        deliveries.merge(counts);
     }
     json(StatusCode::OK, &TenantView { events, deliveries, endpoints: listed })
 }
@@ -75,7 +76,6 @@ struct TenantView {
     endpoints: Vec<EndpointView>,
 }
 
-/// What is in flight is stored as waiting, so that it counts under `pending` or `retrying` too.
 #[derive(Serialize)]
 struct EndpointView {
     endpoint_id: EndpointId,
@@ -96,12 +96,19 @@ struct HealthView {
 impl EndpointView {
     fn of(app: &App, id: EndpointId, state: EndpointState, mut deliveries: StateCounts) -> Self {
         let health = match app.engine.endpoint_health(id) {
-            Some(health) => HealthView {
-                in_flight: health.in_flight,
-                window: health.window,
-                breaker: Some(health.breaker.as_str()),
-                hold_until: health.hold_until,
-            },
+            Some(health) => {
+                // In flight is stored as waiting: it counts under one state, not under two.
+                let retries = health.in_flight_retries as u64;
+                let firsts = health.in_flight as u64 - retries;
+                deliveries.pending = deliveries.pending.saturating_sub(firsts);
+                deliveries.retrying = deliveries.retrying.saturating_sub(retries);
+                HealthView {
+                    in_flight: health.in_flight,
+                    window: health.window,
+                    breaker: Some(health.breaker.as_str()),
+                    hold_until: health.hold_until,
+                }
+            }
             None => HealthView { in_flight: 0, window: 0, breaker: None, hold_until: None },
         };
         deliveries.in_flight += health.in_flight as u64;

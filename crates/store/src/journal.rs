@@ -1,5 +1,7 @@
 //! What the engine needs of a store: appending, settling, finding what waits, and tidying up.
 
+use std::pin::Pin;
+
 use async_trait::async_trait;
 use postrider_core::{Delivery, DeliveryId, EndpointId, EventId, TenantId, Timestamp};
 
@@ -11,9 +13,10 @@ pub const MAX_PAGE: usize = 2_048;
 
 #[async_trait]
 pub trait Journal: Send + Sync + 'static {
-    /// Stores events with their deliveries, all in one commit that is on disk when this returns.
-    /// The answers are in the order of `events`.
-    async fn append(&self, events: Vec<NewEvent>) -> Result<Vec<Appended>, Error>;
+    /// Stores events with their deliveries, all in one commit that is on disk when the future ends.
+    /// The answers are in the order of `events`. Their place among all others is taken when this is
+    /// called, not when the future is polled: lines are formed in the order of the calls.
+    fn append(&self, events: Vec<NewEvent>) -> Appending;
 
     /// Makes more deliveries of an event that is already stored, with ids from `first` on, due at
     /// once. Returns those that may be tried: not the ones that stand behind another of their
@@ -66,6 +69,9 @@ pub trait Journal: Send + Sync + 'static {
     /// Waits until everything accepted is on disk, and closes.
     async fn close(&self);
 }
+
+/// An append under way.
+pub type Appending = Pin<Box<dyn Future<Output = Result<Vec<Appended>, Error>> + Send>>;
 
 /// What became of an event that was to be appended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,4 +143,3 @@ pub struct RetentionStep {
     /// Where the walk goes on; none when it is through.
     pub next: Option<EventId>,
 }
-

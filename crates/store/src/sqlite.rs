@@ -16,7 +16,9 @@ use postrider_core::{DeliveryId, Endpoint, EndpointId, EventId, JobId, TenantId,
 use tokio::sync::watch;
 
 use crate::error::Error;
-use crate::journal::{Appended, Cutoffs, Journal, Page, Paged, RetentionStep, Unfinished, Urgency};
+use crate::journal::{
+    Appending, Cutoffs, Journal, Page, Paged, RetentionStep, Unfinished, Urgency,
+};
 use crate::ledger::{Count, DeliveryFilter, DeliveryQuery, EventQuery, Ledger, Listed, MAX_COUNT};
 use crate::record::{
     Attempt, DeliveryRecord, Event, NewDelivery, NewEvent, Settle, Settled, Waiting,
@@ -108,12 +110,14 @@ impl std::fmt::Debug for Sqlite {
 
 #[async_trait]
 impl Journal for Sqlite {
-    async fn append(&self, events: Vec<NewEvent>) -> Result<Vec<Appended>, Error> {
+    fn append(&self, events: Vec<NewEvent>) -> Appending {
         let cost = Cost {
             rows: events.iter().map(|new| 1 + new.deliveries.len()).sum(),
             bytes: events.iter().map(|new| new.event.body.len()).sum(),
         };
-        self.writer.submit(cost, Urgency::Now, move |batch| append::append(batch, &events)).await
+        Box::pin(
+            self.writer.submit(cost, Urgency::Now, move |batch| append::append(batch, &events)),
+        )
     }
 
     async fn append_deliveries(

@@ -655,6 +655,18 @@ fn a_paused_endpoint_keeps_everything_and_goes_on_where_it_stopped() {
 }
 
 #[test]
+fn a_suspended_endpoint_is_not_sent_to_until_its_route_is_put_again() {
+    let mut rig = Rig::with_slots(MANY);
+    rig.add(endpoint(1));
+    rig.offer(1, [1, 2]);
+    rig.scheduler.suspend(EndpointId::from_i64(1));
+    rig.offer(1, [3]);
+    assert_eq!(rig.take(), None);
+    rig.put(endpoint(1));
+    assert_eq!(rig.take_all(), [1, 2, 3]);
+}
+
+#[test]
 fn an_endpoint_that_is_forgotten_frees_its_slots_once() {
     let mut rig = Rig::with_slots(4);
     rig.add(endpoint(1));

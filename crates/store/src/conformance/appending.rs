@@ -13,18 +13,19 @@ use crate::journal::Appended;
 
 pub async fn what_is_stored_comes_back_exactly(place: &dyn Place) {
     let mut scene = Scene::new(place).await;
+    let large = vec![7; 70_000];
     let bodies: [&[u8]; 5] = [
         b"",
         b"\0",
         b"\xff\xfe not text \x80",
         "{\"gr\u{fc}\u{df}e\": \"\u{1f40e}\"}".as_bytes(),
-        &[7; 70_000],
+        &large,
     ];
     for body in bodies {
         let soon = scene.now.plus(SECOND);
         let new = edit(scene.event(&[A]), |event| {
-            event.kind = "invoice.paid".to_owned();
-            event.content_type = "application/x-thing; charset=\u{fc}".to_owned();
+            "invoice.paid".clone_into(&mut event.kind);
+            "application/x-thing; charset=\u{fc}".clone_into(&mut event.content_type);
             event.body = Bytes::copy_from_slice(body);
             event.idempotency_key = Some(format!("key \0 \u{1f511} {}", body.len()));
             event.ordering_key = Some("order'; --".to_owned());
@@ -73,7 +74,7 @@ pub async fn an_id_is_not_stored_twice(place: &dyn Place) {
     let first = scene.event(&[A]);
     scene.keep(first.clone()).await;
     let fresh = scene.event(&[A]);
-    let other = edit(first.clone(), |event| event.kind = "other".to_owned());
+    let other = edit(first.clone(), |event| "other".clone_into(&mut event.kind));
     let again = scene.store.append(vec![fresh.clone(), other]).await;
     assert!(matches!(again, Err(Error::Exists(_))), "{again:?}");
 

@@ -230,10 +230,11 @@ async fn check_reachable(scene: &Scene, endpoint: EndpointId, all: &[DeliveryRec
 
 /// Ends and removes everything, which brings every count to nothing.
 async fn clear(scene: &mut Scene) {
-    for record in scene.all(DeliveryFilter::default()).await {
-        if !record.state.is_terminal() {
-            scene.turn(record.id, Turn::Cancel).await;
-        }
+    let all = scene.all(DeliveryFilter::default()).await;
+    let unfinished = all.iter().filter(|record| !record.state.is_terminal());
+    let cancels = unfinished.map(|record| scene.settle_of(record, Turn::Cancel)).collect();
+    for settled in scene.settle(cancels).await {
+        assert!(matches!(settled, Settled::Applied { .. }));
     }
     scene.pass(DAY);
     sweep(scene, scene.now).await;

@@ -75,11 +75,11 @@ pub async fn the_stale_ones_of_a_batch_leave_the_others(place: &dyn Place) {
     let settled = scene.settle(settles).await;
     assert_eq!(settled.len(), COUNT);
     for (index, (id, settled)) in ids.iter().zip(settled).enumerate() {
-        let (stale, state) = match settled {
+        let (is_stale, state) = match settled {
             Settled::Stale => (true, State::Pending),
             Settled::Applied { .. } => (false, State::Delivered),
         };
-        assert_eq!(stale, index % 3 == 0);
+        assert_eq!(is_stale, index % 3 == 0);
         assert_eq!(scene.state(*id).await, state);
     }
 }

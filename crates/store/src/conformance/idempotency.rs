@@ -28,6 +28,8 @@ fn duplicate(of: &NewEvent) -> Appended {
     }
 }
 
+type Change = Box<dyn Fn(&mut Event)>;
+
 async fn count(scene: &Scene) -> u64 {
     scene.store.event_count(TENANT).await.expect("counted")
 }
@@ -60,9 +62,9 @@ pub async fn other_content_is_a_conflict(place: &dyn Place) {
     let first = keyed(&mut scene, |_| ());
     scene.keep(first.clone()).await;
     let later = scene.now.plus(SECOND);
-    let changes: [Box<dyn Fn(&mut Event)>; 7] = [
-        Box::new(|event| event.kind = "order.deleted".to_owned()),
-        Box::new(|event| event.content_type = "text/plain".to_owned()),
+    let changes: [Change; 7] = [
+        Box::new(|event| "order.deleted".clone_into(&mut event.kind)),
+        Box::new(|event| "text/plain".clone_into(&mut event.content_type)),
         Box::new(|event| event.body = Bytes::from_static(b"{\"a\": 2, \"b\": [true]}")),
         Box::new(|event| event.body = Bytes::from_static(b"{\"a\": 1, \"b\": [true]")),
         Box::new(|event| event.ordering_key = Some(String::new())),
@@ -80,7 +82,7 @@ pub async fn other_content_is_a_conflict(place: &dyn Place) {
     let text = |body: &'static [u8]| {
         move |event: &mut Event| {
             event.idempotency_key = Some("k2".to_owned());
-            event.content_type = "text/plain".to_owned();
+            "text/plain".clone_into(&mut event.content_type);
             event.body = Bytes::from_static(body);
         }
     };
@@ -94,7 +96,7 @@ pub async fn duplicates_within_one_batch_are_seen(place: &dyn Place) {
     let mut scene = Scene::new(place).await;
     let first = keyed(&mut scene, |_| ());
     let again = keyed(&mut scene, |_| ());
-    let other = keyed(&mut scene, |event| event.kind = "other".to_owned());
+    let other = keyed(&mut scene, |event| "other".clone_into(&mut event.kind));
     let apart = scene.event(&[A]);
     let appended = scene.append(vec![first.clone(), again, other, apart]).await;
     let new = Appended::New { parked: Vec::new() };

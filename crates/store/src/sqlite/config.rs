@@ -43,6 +43,9 @@ pub(crate) const MAX_ROWS_PER_COMMIT: usize = 1_024;
 /// How long a commit of nothing but lazy writes waits for company.
 pub(crate) const LINGER: Duration = Duration::from_millis(8);
 
+/// How long a commit waits for as many commands as the last one had.
+pub(crate) const REGROUP: Duration = Duration::from_micros(150);
+
 /// Questions that may wait for a reader.
 pub(crate) const READ_QUEUE: usize = 1_024;
 

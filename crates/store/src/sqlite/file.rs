@@ -29,8 +29,14 @@ pub(crate) struct Opened {
 pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, Error> {
     // Two names of one file must meet at one lock.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    // A lock is looked at first where there is one: closing a file that this very process has open
+    // would give up the database's own locks on it. None is made beside a file that is not ours.
+    let held = lock(&path, Missing::Leave)?;
     inspect(&path)?;
-    let lock = lock(&path)?;
+    let lock = match held {
+        Some(held) => held,
+        None => lock(&path, Missing::Make)?.ok_or_else(|| in_use(&path))?,
+    };
     create(&path)?;
     let writer = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE, options)?;
     set_up_writer(&writer, &path, options)?;
@@ -95,23 +101,35 @@ fn check_ours(path: &Path, application_id: u32, version: u32) -> Result<(), Erro
     Ok(())
 }
 
-fn lock(path: &Path) -> Result<File, Error> {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Missing {
+    Leave,
+    Make,
+}
+
+/// Takes the lock on the file beside the database, if that is there or may be made.
+fn lock(path: &Path, missing: Missing) -> Result<Option<File>, Error> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     let name = PathBuf::from(name);
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&name)
-        .map_err(|error| out_of_reach(&name, &error))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => {
-            Err(Error::Refused(format!("{} is in use by another postrider", path.display())))
+    let mut options = OpenOptions::new();
+    options.create(missing == Missing::Make).truncate(false).write(true);
+    let file = match options.open(&name) {
+        Ok(file) => file,
+        Err(error) if missing == Missing::Leave && error.kind() == ErrorKind::NotFound => {
+            return Ok(None);
         }
+        Err(error) => return Err(out_of_reach(&name, &error)),
+    };
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Err(in_use(path)),
         Err(TryLockError::Error(error)) => Err(out_of_reach(&name, &error)),
     }
+}
+
+fn in_use(path: &Path) -> Error {
+    Error::Refused(format!("{} is in use by another postrider", path.display()))
 }
 
 /// Makes an empty file that only its owner may read, because signing secrets will be in it. The

@@ -235,9 +235,7 @@ struct Scan<T> {
     limit: usize,
     seen: usize,
     rows: Vec<T>,
-    /// Of the last row taken.
-    taken: Option<Position>,
-    /// Of the last row seen.
+    /// Of the last row that was taken or passed over.
     last: Option<Position>,
 }
 
@@ -249,7 +247,7 @@ enum Step {
 
 impl<T> Scan<T> {
     fn new(limit: usize) -> Self {
-        Self { limit: page_limit(limit), seen: 0, rows: Vec::new(), taken: None, last: None }
+        Self { limit: page_limit(limit), seen: 0, rows: Vec::new(), last: None }
     }
 
     fn see(
@@ -265,7 +263,6 @@ impl<T> Scan<T> {
         self.last = Some(position);
         if matches {
             self.rows.push(decode()?);
-            self.taken = Some(position);
         }
         Ok(Step::On)
     }
@@ -281,7 +278,7 @@ impl<T> Scan<T> {
         let mut found = statement.query(params)?;
         while let Some(row) = found.next()? {
             match take(row, &mut self)? {
-                Step::Full => return Ok(Listed { rows: self.rows, next: self.taken }),
+                Step::Full => return Ok(Listed { rows: self.rows, next: self.last }),
                 Step::On if self.seen == MAX_SCAN => {
                     return Ok(Listed { rows: self.rows, next: self.last });
                 }

@@ -18,8 +18,10 @@ const WITH_ATTEMPT: &str = "UPDATE deliveries SET state = ?6, place = ?7, attemp
      last_error = coalesce(?19, last_error) \
      WHERE id = ?1 AND fence = ?2 AND state = ?3 AND endpoint_id = ?4 AND (line IS NOT NULL) = ?5";
 
+/// Only a reset forgets what the last attempt failed of.
 const WITHOUT_ATTEMPT: &str = "UPDATE deliveries SET state = ?6, place = ?7, attempts = ?8, \
-     deferrals = ?9, fence = fence + 1, born = ?10, at = ?11, reason = ?12, class = ?13 \
+     deferrals = ?9, fence = fence + 1, born = ?10, at = ?11, reason = ?12, \
+     class = CASE WHEN ?14 THEN NULL ELSE coalesce(?13, class) END \
      WHERE id = ?1 AND fence = ?2 AND state = ?3 AND endpoint_id = ?4 AND (line IS NOT NULL) = ?5";
 
 pub(crate) fn settle(batch: &mut Batch<'_>, settles: &[Settle]) -> Result<Vec<Settled>, Error> {
@@ -130,6 +132,7 @@ fn update(conn: &Connection, settle: &Settle, place: Option<Place>) -> Result<bo
             at.as_millis(),
             next.reason.map(code::reason),
             next.class.map(code::class),
+            next.state == State::Pending,
         ])?;
         return Ok(changed == 1);
     };

@@ -14,7 +14,7 @@ use tokio::sync::{oneshot, watch};
 use super::batch::Batch;
 use super::checkpoint::{self, Checkpointer};
 use super::config::{
-    COMPLAINT_INTERVAL, LINGER, MAX_ROWS_PER_COMMIT, WRITE_QUEUE, WRITE_QUEUE_BYTES,
+    COMPLAINT_INTERVAL, LINGER, MAX_ROWS_PER_COMMIT, REGROUP, WRITE_QUEUE, WRITE_QUEUE_BYTES,
 };
 use crate::error::Error;
 use crate::journal::Urgency;
@@ -55,17 +55,25 @@ impl Writer {
         Ok((Self { queue: RwLock::new(Some(sender)), queued_bytes }, thread))
     }
 
-    /// Runs `command` in the next transaction and answers when it is committed. The command may be
-    /// run a second time if another one of the same transaction made it roll back.
-    pub(crate) async fn submit<T: Send + 'static>(
+    /// Runs `command` in the next transaction and answers when it is committed. The command is run a
+    /// second time if another one of the same transaction made it roll back.
+    pub(crate) fn submit<T, F>(
         &self,
         cost: Cost,
         urgency: Urgency,
-        command: impl FnMut(&mut Batch<'_>) -> Result<T, Error> + Send + 'static,
-    ) -> Result<T, Error> {
+        command: F,
+    ) -> impl Future<Output = Result<T, Error>> + Send + use<T, F>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut Batch<'_>) -> Result<T, Error> + Send + 'static,
+    {
         let (reply, answer) = oneshot::channel();
-        self.enqueue(Box::new(Command { cost, urgency, run: command, outcome: None, reply }))?;
-        answer.await.map_err(|_| Error::Closed)?
+        let work = Command { cost, urgency, run: command, outcome: None, reply };
+        let queued = self.enqueue(Box::new(work));
+        async move {
+            queued?;
+            answer.await.map_err(|_| Error::Closed)?
+        }
     }
 
     fn enqueue(&self, work: Box<dyn Work>) -> Result<(), Error> {
@@ -95,9 +103,11 @@ impl Writer {
 
 fn serve(belongings: Belongings, queue: &Receiver<Box<dyn Work>>, queued_bytes: &AtomicUsize) {
     let Belongings { conn, checkpointer, others, lock, finished } = belongings;
-    let mut complaints = Complaints { last: None };
+    let mut complaints = Complaints::default();
+    let mut company = 1;
     while let Ok(first) = queue.recv() {
-        let works = gather(first, queue);
+        let works = gather(first, queue, company);
+        company = works.len();
         let bytes = works.iter().map(|work| work.cost().bytes).sum();
         queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
         commit(&conn, works, &mut complaints);
@@ -119,72 +129,61 @@ fn serve(belongings: Belongings, queue: &Receiver<Box<dyn Work>>, queued_bytes: 
     finished.send_replace(true);
 }
 
-/// Everything that waits, and if nobody waits for any of it, what else comes within [`LINGER`].
-fn gather(first: Box<dyn Work>, queue: &Receiver<Box<dyn Work>>) -> Vec<Box<dyn Work>> {
+/// Everything that waits; if nobody waits for any of it, also what comes within [`LINGER`]. Those
+/// who were answered by the last commit, `company` in number, are likely to come again at once: a
+/// moment's patience for them saves a commit of its own for each half of them.
+fn gather(
+    first: Box<dyn Work>,
+    queue: &Receiver<Box<dyn Work>>,
+    company: usize,
+) -> Vec<Box<dyn Work>> {
+    let start = Instant::now();
     let mut urgent = first.urgency() == Urgency::Now;
     let mut rows = first.cost().rows;
     let mut works = vec![first];
-    let mut take = |work: Box<dyn Work>, works: &mut Vec<Box<dyn Work>>| {
-        rows += work.cost().rows;
-        let urgent = work.urgency() == Urgency::Now;
-        works.push(work);
-        (rows >= MAX_ROWS_PER_COMMIT, urgent)
-    };
-    let mut deadline = None;
-    loop {
+    while rows < MAX_ROWS_PER_COMMIT {
         let next = match queue.try_recv() {
             Ok(work) => work,
-            Err(_) if urgent => return works,
+            Err(_) if urgent && works.len() >= company => break,
             Err(_) => {
-                let deadline = *deadline.get_or_insert_with(|| Instant::now() + LINGER);
-                match queue.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                let patience = if urgent { REGROUP } else { LINGER };
+                match queue.recv_timeout(patience.saturating_sub(start.elapsed())) {
                     Ok(work) => work,
-                    Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                        return works;
-                    }
+                    Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
                 }
             }
         };
-        let (full, now) = take(next, &mut works);
-        urgent |= now;
-        if full {
-            return works;
-        }
+        urgent |= next.urgency() == Urgency::Now;
+        rows += next.cost().rows;
+        works.push(next);
     }
+    works
 }
 
 /// Commits `works` together. If one of them cannot be done, the others are done without it; if the
 /// database cannot be written at all, all of them are refused.
 fn commit(conn: &Connection, mut works: Vec<Box<dyn Work>>, complaints: &mut Complaints) {
-    match transact(conn, &mut works) {
-        Ok(()) => {
-            for work in works {
-                work.answer(Ok(()));
+    let outcomes = match together(conn, &mut works) {
+        Ok(()) => Ok(vec![Ok(()); works.len()]),
+        Err(error @ Error::Unavailable(_)) => Err(error),
+        Err(_) => each_by_itself(conn, &mut works),
+    };
+    match outcomes {
+        Ok(outcomes) => {
+            for (work, outcome) in works.into_iter().zip(outcomes) {
+                work.answer(outcome);
             }
-        }
-        Err(error @ Error::Unavailable(_)) => {
-            complaints.raise(&error);
-            refuse(works, &error);
         }
         Err(error) => {
-            if works.len() > 1 {
-                for work in works {
-                    commit(conn, vec![work], complaints);
-                }
-            } else {
-                refuse(works, &error);
+            complaints.raise(&error);
+            for work in works {
+                work.answer(Err(error.clone()));
             }
         }
     }
 }
 
-fn refuse(works: Vec<Box<dyn Work>>, error: &Error) {
-    for work in works {
-        work.answer(Err(error.clone()));
-    }
-}
-
-fn transact(conn: &Connection, works: &mut [Box<dyn Work>]) -> Result<(), Error> {
+fn together(conn: &Connection, works: &mut [Box<dyn Work>]) -> Result<(), Error> {
     let tx = Transaction::new_unchecked(conn, TransactionBehavior::Immediate)?;
     let mut batch = Batch::new(&tx);
     for work in works {
@@ -192,6 +191,30 @@ fn transact(conn: &Connection, works: &mut [Box<dyn Work>]) -> Result<(), Error>
     }
     batch.finish()?;
     Ok(tx.commit()?)
+}
+
+/// Still one commit, but what a failing command did is taken back alone. Savepoints cost too much
+/// to have them always.
+fn each_by_itself(
+    conn: &Connection,
+    works: &mut [Box<dyn Work>],
+) -> Result<Vec<Result<(), Error>>, Error> {
+    let tx = Transaction::new_unchecked(conn, TransactionBehavior::Immediate)?;
+    let mut outcomes = Vec::with_capacity(works.len());
+    for work in works {
+        tx.execute_batch("SAVEPOINT command")?;
+        let mut batch = Batch::new(&tx);
+        let outcome = work.run(&mut batch).and_then(|()| batch.finish());
+        match outcome {
+            Ok(()) => {}
+            Err(error @ Error::Unavailable(_)) => return Err(error),
+            Err(_) => tx.execute_batch("ROLLBACK TO command")?,
+        }
+        tx.execute_batch("RELEASE command")?;
+        outcomes.push(outcome);
+    }
+    tx.commit()?;
+    Ok(outcomes)
 }
 
 /// A command in the queue, whatever it answers with.
@@ -232,16 +255,40 @@ impl<T: Send, F: FnMut(&mut Batch<'_>) -> Result<T, Error> + Send> Work for Comm
 }
 
 /// Keeps a lasting trouble from filling the log.
+#[derive(Default)]
 struct Complaints {
     last: Option<Instant>,
 }
 
 impl Complaints {
     fn raise(&mut self, error: &Error) {
-        let now = Instant::now();
-        if self.last.is_none_or(|last| now.duration_since(last) >= COMPLAINT_INTERVAL) {
-            self.last = Some(now);
+        if self.is_due(Instant::now()) {
             tracing::warn!(%error, "the store cannot write");
         }
+    }
+
+    fn is_due(&mut self, now: Instant) -> bool {
+        let due = self.last.is_none_or(|last| now.duration_since(last) >= COMPLAINT_INTERVAL);
+        if due {
+            self.last = Some(now);
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_lasting_trouble_is_logged_once_a_second() {
+        let start = Instant::now();
+        let mut complaints = Complaints::default();
+        let logged: Vec<u64> = (0..3_000)
+            .filter(|millis| complaints.is_due(start + Duration::from_millis(*millis)))
+            .collect();
+        assert_eq!(logged, [0, 1_000, 2_000]);
     }
 }

@@ -88,9 +88,9 @@ impl World {
             arriving: Vec::new(),
             reserved: Vec::new(),
         };
-        for id in 1..=ENDPOINTS {
+        for (id, cap) in (1..=ENDPOINTS).zip([1, 3, 8, 30, 100]) {
             let mut added = endpoint(id);
-            added.spec.max_in_flight = Some([1, 3, 8, 30, 100][usize::try_from(id - 1).unwrap()]);
+            added.spec.max_in_flight = Some(cap);
             if id == 2 {
                 added.spec.rate_limit = Some(RateLimit { per_second: 20.0, burst: 5 });
             }
@@ -271,13 +271,12 @@ impl World {
             return;
         }
         let page = self.pages.swap_remove(self.random.usize(0..self.pages.len()));
-        match page.read {
-            Some(read) => self.rig.page(page.endpoint, read),
-            None => {
-                let retry_at = self.rig.now.plus(Duration::from_millis(500));
-                let id = EndpointId::from_i64(page.endpoint);
-                self.rig.scheduler.page_failed(id, retry_at, self.rig.now);
-            }
+        if let Some(read) = page.read {
+            self.rig.page(page.endpoint, read);
+        } else {
+            let retry_at = self.rig.now.plus(Duration::from_millis(500));
+            let id = EndpointId::from_i64(page.endpoint);
+            self.rig.scheduler.page_failed(id, retry_at, self.rig.now);
         }
     }
 

@@ -1,0 +1,25 @@
+//! The real binary as a process of its own: started, stopped, killed, starved of disk.
+
+mod client;
+mod gateway;
+mod output;
+mod producers;
+mod sink;
+
+mod crash;
+mod outage;
+mod policy;
+mod refusal;
+mod start;
+mod stop;
+
+use std::time::Duration;
+
+/// How long anything may take before it counts as hanging. No test asserts on speed.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// Waits for something that has to happen.
+async fn within<T>(what: &str, happening: impl Future<Output = T>) -> T {
+    let happened = tokio::time::timeout(PATIENCE, happening).await;
+    happened.unwrap_or_else(|_| panic!("{what} did not happen within {PATIENCE:?}"))
+}
