@@ -18,7 +18,8 @@ mod store_cycle;
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -74,7 +75,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if cfg!(debug_assertions) {
         return run_optimised(arguments);
     }
-    cargo::run(cargo::command(["build", "--release", "--package", "postrider-cli"]))?;
+    build()?;
     let built = std::env::current_exe()?;
     let built = built.parent().context("this program is in no folder")?;
     // Beside the binaries rather than in the system's temporary folder, which may be memory.
@@ -109,9 +110,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
+/// Both programs in one build: built one by one they would differ in features, and each build would
+/// undo the other.
+fn build() -> Result<()> {
+    let both = ["build", "--release", "--package", "postrider-cli", "--package", "xtask"];
+    cargo::run(cargo::command(both))
+}
+
 /// The same task from an optimised build, in this process's place, so that signals reach it.
 fn run_optimised(arguments: &Arguments) -> Result<()> {
-    let mut command = cargo::command(["run", "--release", "--package", "xtask", "--", "bench"]);
+    build()?;
+    let this = std::env::current_exe()?;
+    let profiles = this.parent().and_then(Path::parent).context("this program is in no folder")?;
+    let mut command = Command::new(profiles.join("release").join("xtask"));
+    command.arg("bench").current_dir(cargo::root());
     // The root is cargo's folder; the path was meant from here.
     if let Some(path) = &arguments.json {
         command.arg("--json").arg(std::path::absolute(path)?);
@@ -123,7 +135,7 @@ fn run_optimised(arguments: &Arguments) -> Result<()> {
         let value = clap::ValueEnum::to_possible_value(measure).context("a hidden measure")?;
         command.args(["--only", value.get_name()]);
     }
-    Err(command.exec()).context("cargo run --release could not be started")
+    Err(command.exec()).context("the optimised build could not be started")
 }
 
 async fn measure_all(setting: &Setting, only: &[Measure]) -> Result<Vec<Row>> {

@@ -170,7 +170,8 @@ fn parse_id(prefix: &'static str, text: &str) -> Result<i64, ParseError> {
     }
     let mut raw: u128 = 0;
     for byte in digits.bytes() {
-        let value = ALPHABET.iter().position(|&known| known == byte).ok_or_else(|| error.clone())?;
+        let value =
+            ALPHABET.iter().position(|&known| known == byte).ok_or_else(|| error.clone())?;
         raw = raw << 5 | value as u128;
     }
     i64::try_from(raw).map_err(|_| error)
@@ -208,7 +209,9 @@ mod tests {
     fn ids_of_another_kind_or_shape_are_refused() {
         let delivery = DeliveryId::from_i64(7).to_string();
         let long = format!("{}0", EventId::from_i64(7));
-        for text in ["", "evt_", "evt_zz", &delivery, &long, "evt_zzzzzzzzzzzzz", "evt_000000000000U"] {
+        for text in
+            ["", "evt_", "evt_zz", &delivery, &long, "evt_zzzzzzzzzzzzz", "evt_000000000000U"]
+        {
             assert!(text.parse::<EventId>().is_err(), "{text}");
         }
     }

@@ -17,9 +17,14 @@ pub enum Invalid {
 
 /// Checks an event's type: parts separated by dots, none empty.
 pub fn check_type(name: &str) -> Result<(), Invalid> {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'/' | b':');
+    let allowed =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'/' | b':');
     let part = |part: &str| !part.is_empty() && part.bytes().all(allowed);
-    if name.len() <= MAX_TYPE_BYTES && name.split('.').all(part) { Ok(()) } else { Err(Invalid::Type) }
+    if name.len() <= MAX_TYPE_BYTES && name.split('.').all(part) {
+        Ok(())
+    } else {
+        Err(Invalid::Type)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

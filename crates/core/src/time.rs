@@ -71,7 +71,11 @@ impl FromStr for Timestamp {
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let time: jiff::Timestamp = text.parse().map_err(|_| ParseError)?;
         let millis = time.as_millisecond();
-        if (Self::MIN.0..=Self::MAX.0).contains(&millis) { Ok(Self(millis)) } else { Err(ParseError) }
+        if (Self::MIN.0..=Self::MAX.0).contains(&millis) {
+            Ok(Self(millis))
+        } else {
+            Err(ParseError)
+        }
     }
 }
 
@@ -101,7 +105,8 @@ mod tests {
 
     #[test]
     fn what_is_no_time_is_refused() {
-        for text in ["", "now", "2026-01-01", "2026-13-01T00:00:00Z", "1969-12-31T23:59:59Z", "12"] {
+        for text in ["", "now", "2026-01-01", "2026-13-01T00:00:00Z", "1969-12-31T23:59:59Z", "12"]
+        {
             assert!(text.parse::<Timestamp>().is_err(), "{text}");
         }
     }
