@@ -19,8 +19,9 @@ use crate::shared::Shared;
 
 /// Decided changes waiting for a commit. Every one has a slot, so slots bound it as well.
 const QUEUE: usize = 4_096;
-/// The most changes in one commit.
-const BATCH: usize = 1_024;
+/// The most changes in one commit: enough to share its cost, few enough that a herd of timeouts
+/// does not hold up everybody else's commits.
+const BATCH: usize = 128;
 /// How long to wait before a failed commit is tried again.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);

@@ -43,7 +43,9 @@ pub(crate) const MAX_ROWS_PER_COMMIT: usize = 1_024;
 /// How long a commit of nothing but lazy writes waits for company.
 pub(crate) const LINGER: Duration = Duration::from_millis(8);
 
-/// How long a commit waits for as many commands as the last one had.
+/// After a commit of this many commands the next one waits for them to come again …
+pub(crate) const CROWD: usize = 8;
+/// … for this long at most.
 pub(crate) const REGROUP: Duration = Duration::from_micros(150);
 
 /// Questions that may wait for a reader.

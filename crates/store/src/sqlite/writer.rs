@@ -14,7 +14,7 @@ use tokio::sync::{oneshot, watch};
 use super::batch::Batch;
 use super::checkpoint::{self, Checkpointer};
 use super::config::{
-    COMPLAINT_INTERVAL, LINGER, MAX_ROWS_PER_COMMIT, REGROUP, WRITE_QUEUE, WRITE_QUEUE_BYTES,
+    COMPLAINT_INTERVAL, CROWD, LINGER, MAX_ROWS_PER_COMMIT, REGROUP, WRITE_QUEUE, WRITE_QUEUE_BYTES,
 };
 use crate::error::Error;
 use crate::journal::Urgency;
@@ -129,9 +129,11 @@ fn serve(belongings: Belongings, queue: &Receiver<Box<dyn Work>>, queued_bytes: 
     finished.send_replace(true);
 }
 
-/// Everything that waits; if nobody waits for any of it, also what comes within [`LINGER`]. Those
-/// who were answered by the last commit, `company` in number, are likely to come again at once: a
-/// moment's patience for them saves a commit of its own for each half of them.
+/// Everything that waits; if nobody waits for any of it, also what comes within [`LINGER`].
+///
+/// Those who were answered by the last commit, `company` in number, are likely to come again at
+/// once. When they are many, a moment's patience for them saves a commit of its own for each half
+/// of them; when they are few it would only cost time.
 fn gather(
     first: Box<dyn Work>,
     queue: &Receiver<Box<dyn Work>>,
@@ -144,7 +146,7 @@ fn gather(
     while rows < MAX_ROWS_PER_COMMIT {
         let next = match queue.try_recv() {
             Ok(work) => work,
-            Err(_) if urgent && works.len() >= company => break,
+            Err(_) if urgent && (company < CROWD || works.len() >= company) => break,
             Err(_) => {
                 let patience = if urgent { REGROUP } else { LINGER };
                 match queue.recv_timeout(patience.saturating_sub(start.elapsed())) {
