@@ -32,7 +32,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the gateway
-    Serve(serve::Args),
+    Serve(Box<serve::Args>),
     /// Look at retry policies
     Policy(policy::Args),
 }
@@ -40,7 +40,7 @@ enum Command {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = match cli.command {
-        Command::Serve(args) => serve::run(args),
+        Command::Serve(args) => serve::run(*args),
         Command::Policy(args) => policy::run(&args),
     };
     match outcome {

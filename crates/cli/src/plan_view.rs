@@ -9,7 +9,7 @@ use postrider_core::span;
 /// Attempts shown one by one; a longer plan is shown by its beginning and its end.
 const ROWS: usize = 20;
 const TAIL_ROWS: usize = 3;
-const PLOT_COLUMNS: usize = 60;
+const PLOT_COLUMNS: u16 = 60;
 
 /// The whole view, ending in a newline.
 pub(crate) fn render(preset: Preset, policy: &Policy) -> String {
@@ -48,22 +48,10 @@ fn table(text: &mut String, plan: &Plan) {
 
 /// Attempts on a logarithmic axis: the early ones are seconds apart, the late ones days.
 fn plot(text: &mut String, plan: &Plan) {
-    let column = |at: Duration, end: Duration| {
-        let position =
-            (1.0 + at.as_secs_f64()).ln() / (1.0 + end.as_secs_f64()).ln().max(f64::MIN_POSITIVE);
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "within the plot"
-        )]
-        let column = (position * (PLOT_COLUMNS - 1) as f64).round() as usize;
-        column.min(PLOT_COLUMNS - 1)
-    };
     let end = plan.attempts.last().map(|last| last.latest).unwrap_or_default();
-    let mut axis = vec!['─'; PLOT_COLUMNS];
+    let mut axis = vec!['─'; usize::from(PLOT_COLUMNS)];
     for attempt in &plan.attempts {
-        let (from, to) = (column(attempt.earliest, end), column(attempt.latest, end));
-        axis[from..=to].fill('━');
+        axis[column(attempt.earliest, end)..=column(attempt.latest, end)].fill('━');
     }
     for attempt in &plan.attempts {
         let nominal = (attempt.earliest + attempt.latest) / 2;
@@ -71,6 +59,14 @@ fn plot(text: &mut String, plan: &Plan) {
     }
     let axis: String = axis.into_iter().collect();
     line(text, format_args!("0s {axis} {}", short(end)));
+}
+
+fn column(at: Duration, end: Duration) -> usize {
+    let log = |span: Duration| span.as_secs_f64().ln_1p();
+    let last = PLOT_COLUMNS - 1;
+    let position = (log(at) / log(end).max(f64::MIN_POSITIVE) * f64::from(last)).round();
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the plot")]
+    usize::from((position as u16).min(last))
 }
 
 fn limits(text: &mut String, policy: &Policy, plan: &Plan) {

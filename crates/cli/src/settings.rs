@@ -54,7 +54,8 @@ mod tests {
 
     #[test]
     fn the_environment_changes_the_inbox_preset() {
-        let cases: [(&[(&str, &str)], &[u64]); 4] = [
+        type Case = (&'static [(&'static str, &'static str)], &'static [u64]);
+        let cases: [Case; 4] = [
             (&[], &[10, 20, 40, 80]),
             (&[("RETRY_BASE_DELAY", "1s"), ("MAX_ATTEMPTS", "4")], &[2, 4, 8]),
             (&[("RETRY_BASE_DELAY", "100"), ("RETRY_MAX_DELAY", "5m")], &[200, 300, 300, 300]),

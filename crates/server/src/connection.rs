@@ -30,7 +30,7 @@ const HTTP2_PING_EVERY: Duration = Duration::from_secs(20);
 pub struct ConnectionLimits {
     /// Further ones wait in the backlog of the operating system.
     pub max_connections: u32,
-    /// A connection that sends no whole request head for this long is closed.
+    /// A connection that sends no whole request head for this long is closed; an idle one too.
     pub header_timeout: Duration,
     pub max_header_bytes: usize,
     /// How long a stop waits for requests that are under way.
@@ -41,7 +41,7 @@ impl Default for ConnectionLimits {
     fn default() -> Self {
         Self {
             max_connections: 4_096,
-            header_timeout: Duration::from_secs(10),
+            header_timeout: Duration::from_mins(1),
             max_header_bytes: 64 << 10,
             drain: Duration::from_secs(10),
         }
