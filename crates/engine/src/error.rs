@@ -14,9 +14,6 @@ pub enum Error {
     Conflict(String),
     #[error(transparent)]
     Store(#[from] postrider_store::Error),
-    /// The engine is stopping.
-    #[error("the gateway is stopping")]
-    Draining,
 }
 
 impl Error {

@@ -98,7 +98,7 @@ async fn advance(engine: &Engine, job: &mut JobRecord, pace: &mut Pace) -> Resul
                 Err(Error::NotFound | Error::Conflict(_) | Error::Invalid { .. }) => {
                     job.skipped += 1;
                 }
-                Err(error @ (Error::Store(_) | Error::Draining)) => return Err(error),
+                Err(error @ Error::Store(_)) => return Err(error),
             }
         }
         job.position = Some(Position { event: record.event, delivery: record.id });

@@ -211,7 +211,6 @@ impl From<postrider_engine::Error> for Problem {
             Error::Invalid { field, message } => Self::invalid(field, message),
             Error::Conflict(detail) => Self::conflict(detail),
             Error::Store(error) => error.into(),
-            Error::Draining => Self::unavailable("the gateway is stopping"),
         }
     }
 }

@@ -73,7 +73,7 @@ impl Preset {
             }
             Self::Runs => "eight attempts from a minute to an hour, for long jobs run by workers",
             Self::Edge => "up to an hour apart for seven days, for a receiver that may be away",
-            Self::Router => "five attempts at 30 s, 2 min, 10 min and 1 h",
+            Self::Router => "five attempts, 30 s, 2 min, 10 min and 1 h apart",
         }
     }
 }
