@@ -21,7 +21,7 @@ use crate::shared::Shared;
 const QUEUE: usize = 4_096;
 /// The most changes in one commit: enough to share its cost, few enough that a herd of timeouts
 /// does not hold up everybody else's commits.
-const BATCH: usize = 128;
+const BATCH: usize = 32;
 /// How long to wait before a failed commit is tried again.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);

@@ -1,33 +1,38 @@
-//! What the gateway is held against: servers of the same stack that store nothing. Each runs as a
-//! process of its own, as the gateway does, and ends with the bench.
+//! What the gateway is held against: the same HTTP server, and for the pass-through the same HTTP
+//! client and the same headers on the wire, with nothing stored in between. Each runs as a process
+//! of its own, as the gateway does, and ends with the bench.
 
 use std::borrow::Cow;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use axum::serve::ListenerExt as _;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use postrider_engine::destination::{Destination, Guard};
+use postrider_engine::http_client::{Client, ClientOptions, Post};
+use postrider_server::ConnectionLimits;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-use super::connection::{Connection, Target, bearer};
+use super::connection::{Target, bearer};
 use super::process::Process;
 
 /// The key that producers present to the gateway and to its peers.
 pub(crate) const KEY: &str = "pr_bench_0123456789abcdefghijklmnopqrstuvwxyz";
 /// How many pushes the pass-through has under way at once.
 const PASS_IN_FLIGHT: usize = 64;
+const PASS_DEADLINE: Duration = Duration::from_secs(30);
 
 /// A running peer.
 #[derive(Debug)]
@@ -86,15 +91,11 @@ fn serve(router: impl FnOnce() -> Result<Router>) -> Result<()> {
     runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         println!("{}", listener.local_addr()?);
-        let listener = listener.tap_io(|stream| {
-            // Without it answers are slower, and the bench shows it.
-            let _ = stream.set_nodelay(true);
-        });
-        let ended = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
-        tokio::select! {
-            served = axum::serve(listener, router()?).into_future() => served?,
-            ended = ended => { ended??; }
-        }
+        let ended = async {
+            // It ends with its input, whatever that has to say.
+            let _ = tokio::task::spawn_blocking(|| io::stdin().read_to_end(&mut Vec::new())).await;
+        };
+        postrider_server::serve(listener, router()?, ConnectionLimits::default(), ended).await?;
         Ok(())
     })
 }
@@ -104,10 +105,13 @@ fn null_router(state: Arc<Null>) -> Router {
 }
 
 fn pass_router(to: SocketAddr) -> Result<Router> {
+    let guard = Guard::new(vec![to.ip().into()]);
+    let destination = Arc::new(guard.check_url(&format!("http://{to}/hook"))?);
+    let options = ClientOptions { guard: Arc::new(guard), extra_roots: Vec::new() };
     let state = Arc::new(Pass {
         null: Null::new()?,
-        to: Target::new(to, None)?.at(http::Method::POST, "/hook")?,
-        idle: Mutex::new(Vec::with_capacity(PASS_IN_FLIGHT)),
+        client: Client::new(options)?,
+        destination,
         permits: Arc::new(Semaphore::new(PASS_IN_FLIGHT)),
     });
     Ok(Router::new().route("/v1/events", post(pass)).with_state(state))
@@ -123,8 +127,8 @@ struct Null {
 #[derive(Debug)]
 struct Pass {
     null: Null,
-    to: Target,
-    idle: Mutex<Vec<Connection>>,
+    client: Client,
+    destination: Arc<Destination>,
     permits: Arc<Semaphore>,
 }
 
@@ -200,22 +204,41 @@ impl Null {
 
 impl Pass {
     async fn push(&self, payload: Bytes) -> Result<()> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut connection = match idle {
-            Some(connection) => connection,
-            None => Connection::open(self.to.address).await?,
+        let post = Post {
+            destination: Arc::clone(&self.destination),
+            headers: pushed_headers(),
+            body: payload,
+            deadline: PASS_DEADLINE,
         };
-        let answer = connection.send(self.to.request(payload)).await?;
-        anyhow::ensure!(answer.status.is_success(), "answered {}", answer.status);
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        let answer = self.client.post(post).await?;
+        anyhow::ensure!((200..300).contains(&answer.status), "answered {}", answer.status);
         Ok(())
     }
+}
+
+/// Headers like those of a delivery, so that as much goes over the wire; none is worked out.
+fn pushed_headers() -> HeaderMap {
+    [
+        ("webhook-id", "evt_01jb0000000000000000"),
+        ("webhook-timestamp", "1767225600"),
+        ("webhook-signature", "v1,AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="),
+        ("postrider-event-type", "bench.live"),
+        ("postrider-attempt", "1"),
+        ("postrider-delivery-id", "dlv_01jb0000000000000000"),
+        ("user-agent", "Postrider/0.0.0"),
+        ("accept-encoding", "identity"),
+        ("content-type", "application/json"),
+    ]
+    .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+    .into_iter()
+    .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
+    use super::super::connection::Connection;
     use super::super::event;
     use super::super::load::{Produced, Producers};
     use super::super::sink::{Manner, Sink};

@@ -16,6 +16,7 @@ use rusqlite::Connection;
 
 use super::config::{Options, PAGE_BYTES};
 use super::file;
+use super::writer::Cost;
 use crate::error::Error;
 
 /// A pass is followed by another while it left more pages than this to the writer…
@@ -26,6 +27,11 @@ const MAX_PASSES: usize = 4;
 /// The log never gets longer than this many times its limit: if the thread does not keep up, the
 /// writer copies all of it, and everybody waits.
 const HARD_LIMIT: i64 = 4;
+
+/// The writer looks at the log again after this many rows or bytes: a look takes locks, and most
+/// commits are small against the log.
+const LOOK_ROWS: usize = 512;
+const LOOK_BYTES: usize = 1 << 20;
 
 /// How long the writer waits for readers to leave the log before it puts the restart off.
 const RESTART_PATIENCE: Duration = Duration::from_millis(20);
@@ -39,6 +45,7 @@ pub(crate) struct Checkpointer {
     step_pages: i64,
     limit_pages: i64,
     busy_timeout: Duration,
+    unseen: Cost,
 }
 
 impl Checkpointer {
@@ -59,12 +66,18 @@ impl Checkpointer {
             step_pages: i64::from(options.checkpoint_pages),
             limit_pages: i64::try_from(limit).unwrap_or(i64::MAX),
             busy_timeout: options.busy_timeout,
+            unseen: Cost::NOTHING,
         };
         Ok((checkpointer, thread))
     }
 
     /// Called by the writer between two transactions.
-    pub(crate) fn after_commit(&self, conn: &Connection) -> Result<(), Error> {
+    pub(crate) fn after_commit(&mut self, conn: &Connection, written: Cost) -> Result<(), Error> {
+        self.unseen = self.unseen.plus(written);
+        if self.unseen.rows < LOOK_ROWS && self.unseen.bytes < LOOK_BYTES {
+            return Ok(());
+        }
+        self.unseen = Cost::NOTHING;
         let log = checkpoint(conn, Mode::Noop)?;
         let behind = log.pages >= self.limit_pages.saturating_mul(HARD_LIMIT);
         let large = log.pages >= self.limit_pages;

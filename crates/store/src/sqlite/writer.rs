@@ -42,6 +42,17 @@ pub(crate) struct Cost {
     pub(crate) bytes: usize,
 }
 
+impl Cost {
+    pub(crate) const NOTHING: Self = Self { rows: 0, bytes: 0 };
+
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            rows: self.rows.saturating_add(other.rows),
+            bytes: self.bytes.saturating_add(other.bytes),
+        }
+    }
+}
+
 impl Writer {
     /// Starts the thread. It ends when the writer is closed and everything accepted is on disk.
     pub(crate) fn start(belongings: Belongings) -> Result<(Self, JoinHandle<()>), Error> {
@@ -102,16 +113,16 @@ impl Writer {
 }
 
 fn serve(belongings: Belongings, queue: &Receiver<Box<dyn Work>>, queued_bytes: &AtomicUsize) {
-    let Belongings { conn, checkpointer, others, lock, finished } = belongings;
+    let Belongings { conn, mut checkpointer, others, lock, finished } = belongings;
     let mut complaints = Complaints::default();
     let mut company = 1;
     while let Ok(first) = queue.recv() {
         let works = gather(first, queue, company);
         company = works.len();
-        let bytes = works.iter().map(|work| work.cost().bytes).sum();
-        queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        let cost = works.iter().map(|work| work.cost()).fold(Cost::NOTHING, Cost::plus);
+        queued_bytes.fetch_sub(cost.bytes, Ordering::Relaxed);
         commit(&conn, works, &mut complaints);
-        if let Err(error) = checkpointer.after_commit(&conn) {
+        if let Err(error) = checkpointer.after_commit(&conn, cost) {
             complaints.raise(&error);
         }
     }
