@@ -32,6 +32,14 @@ pub(crate) fn command(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) ->
     command
 }
 
+/// Where cargo puts what it builds.
+pub(crate) fn target() -> Result<PathBuf> {
+    let metadata = output(command(["metadata", "--format-version", "1", "--no-deps"]))?;
+    let metadata: serde_json::Value = serde_json::from_str(&metadata)?;
+    let folder = metadata["target_directory"].as_str();
+    folder.map(PathBuf::from).context("cargo metadata names no target folder")
+}
+
 /// Runs a command with this terminal and fails, naming it, when it does.
 pub(crate) fn run(mut command: Command) -> Result<()> {
     let said = say(&command);

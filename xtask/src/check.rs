@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::{cargo, tidy, toolchain};
+use crate::{cargo, python, tidy, toolchain};
 
 pub(crate) fn run() -> Result<()> {
     toolchain::require()?;
@@ -25,10 +25,12 @@ pub(crate) fn run() -> Result<()> {
         cargo::run(cargo::command(lint))
     })?;
     step("tests", || cargo::run(cargo::command(["test", "--workspace", "--locked"])))?;
+    step("libraries", python::check_libraries)?;
+    step("schema", python::check_schema)?;
 
     println!("\n== summary");
     for (name, time) in &taken {
-        println!("{name:<8} ok {:>10}", seconds(*time));
+        println!("{name:<9} ok {:>10}", seconds(*time));
     }
     println!("every check passed in {}", seconds(taken.iter().map(|(_, time)| *time).sum()));
     Ok(())

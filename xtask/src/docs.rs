@@ -4,9 +4,15 @@ use anyhow::Result;
 
 use crate::cargo;
 
+/// The packages and tests that write: docs/state-machine.md and docs/openapi.json.
+const WRITERS: [(&str, &str); 2] =
+    [("postrider-core", "state_machine"), ("postrider-server", "openapi")];
+
 pub(crate) fn write() -> Result<()> {
-    let mut command =
-        cargo::command(["test", "--package", "postrider-core", "--test", "state_machine"]);
-    command.env("POSTRIDER_WRITE_DOCS", "1");
-    cargo::run(command)
+    for (package, test) in WRITERS {
+        let mut command = cargo::command(["test", "--package", package, "--test", test]);
+        command.env("POSTRIDER_WRITE_DOCS", "1");
+        cargo::run(command)?;
+    }
+    Ok(())
 }

@@ -32,17 +32,37 @@ fn c_compiler() -> Command {
 }
 
 fn install_c_compiler() -> Result<()> {
+    install(
+        &["gcc", "libc6-dev"],
+        "a C compiler is needed for the bundled SQLite: install gcc and libc6-dev (Debian), \
+         or what your system calls them",
+    )
+}
+
+/// Finds a Python that can make environments, and installs it where that needs no question.
+pub(crate) fn require_python() -> Result<()> {
+    let can_make = || answers(Command::new("python3").args(["-c", "import venv, ensurepip"]));
+    if !can_make() {
+        install(
+            &["python3", "python3-venv"],
+            "Python is needed to test with real libraries: install python3 and python3-venv \
+             (Debian), or what your system calls them",
+        )?;
+        ensure!(can_make(), "the installed Python makes no environments");
+    }
+    Ok(())
+}
+
+/// Installs Debian packages as root, or says `otherwise` what to install.
+fn install(packages: &[&str], otherwise: &'static str) -> Result<()> {
     if !is_root() || !answers(Command::new("apt-get").arg("--version")) {
-        bail!(
-            "a C compiler is needed for the bundled SQLite: install gcc and libc6-dev (Debian), \
-             or what your system calls them"
-        );
+        bail!(otherwise);
     }
     let mut update = Command::new("apt-get");
     update.arg("update");
     cargo::run(update)?;
     let mut install = Command::new("apt-get");
-    install.args(["install", "--yes", "--no-install-recommends", "gcc", "libc6-dev"]);
+    install.args(["install", "--yes", "--no-install-recommends"]).args(packages);
     cargo::run(install)
 }
 

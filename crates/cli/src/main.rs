@@ -2,6 +2,8 @@
 
 mod plan_view;
 mod policy;
+mod rekey;
+mod secret_key;
 mod serve;
 mod settings;
 
@@ -35,6 +37,8 @@ enum Command {
     Serve(Box<serve::Args>),
     /// Look at retry policies
     Policy(policy::Args),
+    /// Seal stored secrets with a new key
+    Rekey(rekey::Args),
 }
 
 fn main() -> ExitCode {
@@ -42,6 +46,7 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Serve(args) => serve::run(*args),
         Command::Policy(args) => policy::run(&args),
+        Command::Rekey(args) => rekey::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -8,17 +8,21 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use clap::ValueEnum;
-use ipnet::IpNet;
 use postrider_core::span;
+use postrider_engine::destination::Allowance;
+use postrider_engine::http_client::EgressProxy;
 use postrider_engine::ports::{Clock as _, Entropy as _, SystemClock, SystemEntropy};
-use postrider_engine::{Engine, Options, Retention};
-use postrider_server::{ConnectionLimits, KeyError, Keys, ServerOptions, ensure_admin_key};
+use postrider_engine::{Engine, Options, Retention, StartError};
+use postrider_server::{
+    ConnectionLimits, Inbound, KeyError, Keys, ServerOptions, ensure_admin_key,
+};
 use postrider_store::Store;
 use postrider_store::sqlite::{self, Sqlite};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
+use crate::secret_key::{self, KeyArgs};
 use crate::{Failure, settings};
 
 const DATABASE: &str = "postrider.db";
@@ -46,9 +50,48 @@ pub(crate) struct Args {
     #[arg(long, env = "POSTRIDER_STORE", value_name = "URL")]
     store: Option<String>,
 
-    /// A network that may be sent to although it is not public, such as 127.0.0.0/8; repeatable
-    #[arg(long, env = "POSTRIDER_ALLOW_DESTINATION", value_name = "CIDR", value_delimiter = ',')]
-    allow_destination: Vec<IpNet>,
+    /// What may be sent to although it is not public: a network such as 127.0.0.0/8, or a name such
+    /// as billing.internal or *.internal; repeatable
+    #[arg(
+        long,
+        env = "POSTRIDER_ALLOW_DESTINATION",
+        value_name = "CIDR|NAME",
+        value_delimiter = ','
+    )]
+    allow_destination: Vec<Allowance>,
+
+    /// A port that may be sent to beside 80, 443 and the harmless ones from 1024 on; repeatable
+    #[arg(long, env = "POSTRIDER_ALLOW_PORT", value_name = "PORT", value_delimiter = ',')]
+    allow_port: Vec<u16>,
+
+    /// A port that may not be sent to, whatever else is allowed; repeatable
+    #[arg(long, env = "POSTRIDER_DENY_PORT", value_name = "PORT", value_delimiter = ',')]
+    deny_port: Vec<u16>,
+
+    /// A name server to ask for the addresses of destinations, instead of the system's resolver;
+    /// repeatable
+    #[arg(long, env = "POSTRIDER_DNS_SERVER", value_name = "ADDRESS", value_delimiter = ',')]
+    dns_server: Vec<SocketAddr>,
+
+    /// A proxy that every push goes through: http://[user:password@]host:port
+    #[arg(long, env = "POSTRIDER_EGRESS_PROXY", hide_env_values = true, value_name = "URL")]
+    egress_proxy: Option<EgressProxy>,
+
+    /// The address under which others reach this gateway, for providers that sign the URL they call,
+    /// such as `https://hooks.example.com`
+    #[arg(long, env = "POSTRIDER_PUBLIC_URL", value_name = "URL", value_parser = public_url)]
+    public_url: Option<String>,
+
+    /// The most requests a second with one key [default: no limit]
+    #[arg(long, env = "POSTRIDER_REQUESTS_PER_KEY", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    requests_per_key: Option<u32>,
+
+    /// The most requests a second from one address [default: no limit]
+    #[arg(long, env = "POSTRIDER_REQUESTS_PER_ADDRESS", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    requests_per_address: Option<u32>,
+
+    #[command(flatten)]
+    secret_key: KeyArgs,
 
     /// The form of log lines
     #[arg(long, env = "POSTRIDER_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
@@ -77,6 +120,10 @@ pub(crate) struct Args {
     /// How long a stop waits for what is in flight
     #[arg(long, env = "POSTRIDER_DRAIN", default_value = "20s", value_parser = span::parse, value_name = "DURATION")]
     drain: Duration,
+
+    /// An endpoint that has done nothing but fail for this long is disabled; 0s never does that
+    #[arg(long, env = "POSTRIDER_DISABLE_AFTER", default_value = "5d", value_parser = span::parse, value_name = "DURATION")]
+    disable_after: Duration,
 
     /// How often old deliveries are swept and history is removed
     #[arg(long, env = "POSTRIDER_HOUSEKEEPING", default_value = "1h", value_parser = span::parse, value_name = "DURATION")]
@@ -115,7 +162,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 
 async fn serve(args: Args, options: Options) -> Result<(), Failure> {
     let path = database_path(&args)?;
-    let store = open(&path)?;
+    let store = open(&path, &args.secret_key)?;
     let store: Arc<dyn Store> = Arc::new(store);
     // Before a key is made: a start that fails must not use up the one time it is shown.
     let listener = TcpListener::bind(args.listen)
@@ -135,21 +182,34 @@ async fn serve(args: Args, options: Options) -> Result<(), Failure> {
         refused @ (KeyError::Malformed | KeyError::IsATenants) => Failure::usage(refused),
     })?;
     let keys = Keys::load(&*store).await?;
+    let inbound = Inbound::load(&*store).await.map_err(refused)?;
     // Signals are caught before anything is promised, so that a stop is always a drained one.
     let stop = stop_signal()?;
 
-    let engine = Engine::start(options, Arc::clone(&store), Arc::new(SystemClock), entropy).await?;
+    let engine = Engine::start(options, Arc::clone(&store), Arc::new(SystemClock), entropy)
+        .await
+        .map_err(|error| match error {
+        StartError::Store(error) => refused(error),
+        bad @ StartError::Dns(_) => Failure::usage(bad),
+        other @ (StartError::Tls(_) | StartError::UserAgent) => Failure::from(other),
+    })?;
     let server_options = ServerOptions {
         event_limit_bytes: args.max_event_bytes,
         batch_limit_bytes: ServerOptions::default().batch_limit_bytes.max(args.max_event_bytes),
+        requests_per_second_per_key: args.requests_per_key,
+        requests_per_second_per_address: args.requests_per_address,
+        public_url: args.public_url.clone(),
         ..ServerOptions::default()
     };
-    let router = postrider_server::router(engine.clone(), keys, server_options);
+    let router = postrider_server::router(engine.clone(), keys.clone(), inbound, server_options);
     greet(address, &path, new_key.as_deref())?;
 
     let limits = ConnectionLimits { drain: args.drain, ..ConnectionLimits::default() };
     postrider_server::serve(listener, router, limits, stop).await?;
     tracing::info!("stopping: finishing what is in flight");
+    if let Err(error) = keys.flush(&*store).await {
+        tracing::warn!(%error, "when keys were last used was not written down");
+    }
     let drained = engine.drain(args.drain).await;
     if drained.abandoned > 0 {
         let abandoned = drained.abandoned;
@@ -167,11 +227,24 @@ fn engine_options(args: &Args) -> Result<Options, Failure> {
     if args.housekeeping.is_zero() || args.timeout.is_zero() {
         return Err(Failure::usage(anyhow!("--housekeeping and --timeout must be more than 0s")));
     }
+    let (mut networks, mut hosts) = (Vec::new(), Vec::new());
+    for allowance in &args.allow_destination {
+        match allowance {
+            Allowance::Network(network) => networks.push(*network),
+            Allowance::Host(host) => hosts.push(host.clone()),
+        }
+    }
     Ok(Options {
         presets,
-        allowed: args.allow_destination.clone(),
+        allowed: networks,
+        allowed_hosts: hosts,
+        allowed_ports: args.allow_port.clone(),
+        denied_ports: args.deny_port.clone(),
+        dns_servers: args.dns_server.clone(),
+        egress_proxy: args.egress_proxy.clone(),
         max_in_flight: args.max_in_flight,
         default_timeout: args.timeout,
+        disable_after: (!args.disable_after.is_zero()).then_some(args.disable_after),
         housekeeping_every: args.housekeeping,
         retention: Retention {
             delivered: args.keep_delivered,
@@ -182,8 +255,25 @@ fn engine_options(args: &Args) -> Result<Options, Failure> {
     })
 }
 
+/// Where others reach the gateway: a scheme and a host, perhaps a port and a path before its own.
+fn public_url(text: &str) -> Result<String, String> {
+    let whole = |rest: &str| {
+        !rest.is_empty() && !rest.contains(['?', '#', '@', ' ']) && !rest.starts_with('/')
+    };
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    match rest {
+        Some(rest) if whole(rest) => Ok(text.trim_end_matches('/').to_owned()),
+        Some(_) | None => Err("expected a URL such as https://hooks.example.com".to_owned()),
+    }
+}
+
 fn database_path(args: &Args) -> Result<PathBuf, Failure> {
-    let Some(url) = &args.store else { return Ok(args.data.join(DATABASE)) };
+    path_of(args.store.as_deref(), &args.data)
+}
+
+/// The database that `--store` and `--data` mean.
+pub(crate) fn path_of(store: Option<&str>, data: &Path) -> Result<PathBuf, Failure> {
+    let Some(url) = store else { return Ok(data.join(DATABASE)) };
     match url.strip_prefix("sqlite:") {
         Some(path) if !path.is_empty() => Ok(PathBuf::from(path)),
         Some(_) | None => {
@@ -193,7 +283,7 @@ fn database_path(args: &Args) -> Result<PathBuf, Failure> {
 }
 
 /// Opens the database, in a directory that only its owner can read.
-fn open(path: &Path) -> Result<Sqlite, Failure> {
+pub(crate) fn open(path: &Path, key: &KeyArgs) -> Result<Sqlite, Failure> {
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
         let mut builder = std::fs::DirBuilder::new();
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
@@ -202,11 +292,37 @@ fn open(path: &Path) -> Result<Sqlite, Failure> {
             .create(directory)
             .with_context(|| format!("cannot make the directory {}", directory.display()))?;
     }
-    let opened = Sqlite::open(path, sqlite::Options::default());
+    let options = sqlite::Options::default();
+    let opened = Sqlite::open_asking(path, options, |sealed| {
+        secret_key::keyring(key, path, sealed).map_err(Unopened::Key)
+    });
     opened.map_err(|error| match error {
-        refused @ postrider_store::Error::Refused(_) => Failure::usage(refused),
-        other => Failure::from(anyhow!(other).context(format!("cannot open {}", path.display()))),
+        Unopened::Key(failure) => failure,
+        Unopened::Store(refused @ postrider_store::Error::Refused(_)) => Failure::usage(refused),
+        Unopened::Store(other) => {
+            Failure::from(anyhow!(other).context(format!("cannot open {}", path.display())))
+        }
     })
+}
+
+/// What a store refuses is for the user to put right: another key, another file.
+fn refused(error: postrider_store::Error) -> Failure {
+    match error {
+        refused @ postrider_store::Error::Refused(_) => Failure::usage(refused),
+        other => Failure::from(other),
+    }
+}
+
+/// Why a database is not open.
+enum Unopened {
+    Key(Failure),
+    Store(postrider_store::Error),
+}
+
+impl From<postrider_store::Error> for Unopened {
+    fn from(error: postrider_store::Error) -> Self {
+        Self::Store(error)
+    }
 }
 
 fn log_to_stderr(args: &Args) -> Result<(), Failure> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{EndpointId, TenantId};
+use crate::id::{EndpointId, SourceId, TenantId};
 use crate::pattern::Pattern;
 use crate::policy::{self, Preset};
 use crate::signing::Scheme;
@@ -21,6 +21,7 @@ pub struct Endpoint {
     pub spec: Spec,
     /// Newest first. All that have not lapsed sign.
     pub secrets: Vec<StoredSecret>,
+    pub tls: Option<Tls>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
@@ -58,6 +59,12 @@ pub struct Spec {
     #[serde(flatten)]
     pub destination: Destination,
     pub event_types: Vec<Pattern>,
+    /// Only events that came in through one of these; empty is any event at all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<SourceId>,
+    /// An expression that an event has to meet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<String>,
     pub policy: policy::Spec,
     pub ordering: Ordering,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,15 +76,38 @@ pub struct Spec {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
     pub signing: Scheme,
+    /// How an event is written for the receiver; none is its bytes as they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<Format>,
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub metadata: serde_json::Map<String, serde_json::Value>,
 }
 
 /// Where an endpoint's deliveries go.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Destination {
     Url(String),
+}
+
+/// Without the path and the query: those of a chat's URL are a secret.
+impl std::fmt::Debug for Destination {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self::Url(url) = self;
+        let host = url.find("://").map_or(0, |at| at + 3);
+        let end = url[host..].find(['/', '?', '#']).map_or(url.len(), |at| host + at);
+        write!(f, "Url({}…)", &url[..end])
+    }
+}
+
+/// A message for people in place of an event's bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Format {
+    /// `{"text"}`, as Slack, Mattermost, Rocket.Chat and Discord's `/slack` take it.
+    Slack,
+    /// `{"chat_id","text"}`, as `sendMessage` of a Telegram bot takes it.
+    Telegram { chat_id: String },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -125,6 +155,27 @@ fn one() -> u32 {
     1
 }
 
+/// What an endpoint needs of TLS beyond the rest, as PEM. Kept with the secrets, because one of them
+/// is a private key.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tls {
+    /// The certificate the gateway shows, and those between it and its authority.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_cert: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_key: Option<String>,
+    /// Authorities trusted beside the public ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca: Option<String>,
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tls").finish_non_exhaustive()
+    }
+}
+
 /// A signing secret in its text form, and until when it signs.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredSecret {
@@ -136,5 +187,42 @@ pub struct StoredSecret {
 impl std::fmt::Debug for StoredSecret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("StoredSecret").field("expires_at", &self.expires_at).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_of_a_destination_holds_no_secret() {
+        for (url, expected) in [
+            ("https://api.telegram.org/bot1:secret/sendMessage", "Url(https://api.telegram.org…)"),
+            ("https://example.com?token=secret", "Url(https://example.com…)"),
+            ("https://example.com", "Url(https://example.com…)"),
+            ("/secret", "Url(…)"),
+        ] {
+            assert_eq!(format!("{:?}", Destination::Url(url.to_owned())), expected);
+        }
+    }
+
+    #[test]
+    fn formats_are_read_as_they_are_written() {
+        for (json, format) in [
+            (r#""slack""#, Format::Slack),
+            (r#"{"telegram":{"chat_id":"-1"}}"#, Format::Telegram { chat_id: "-1".to_owned() }),
+        ] {
+            assert_eq!(serde_json::from_str::<Format>(json).expect(json), format);
+            assert_eq!(serde_json::to_string(&format).expect("writable"), json);
+        }
+        for json in [
+            r#""teams""#,
+            r#""telegram""#,
+            r#"{"telegram":{}}"#,
+            "7",
+            r#"{"telegram":{"chat_id":"-1","token":"x"}}"#,
+        ] {
+            assert!(serde_json::from_str::<Format>(json).is_err(), "{json}");
+        }
     }
 }

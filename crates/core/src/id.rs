@@ -91,6 +91,11 @@ id!(
     "ep_"
 );
 id!(
+    /// An inbound URL.
+    SourceId,
+    "src_"
+);
+id!(
     /// A long piece of work, such as a replay.
     JobId,
     "job_"

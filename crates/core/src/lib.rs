@@ -2,8 +2,8 @@
 //!
 //! Reading order: what things are called ([`id`], [`time`], [`span`]), when to try again
 //! ([`policy`]), what became of a try ([`outcome`], [`retry_after`]), what that does to a delivery
-//! ([`delivery`]), where events go ([`endpoint`], [`pattern`]) and how they are signed
-//! ([`signing`]).
+//! ([`delivery`]), where events come from and go ([`source`], [`endpoint`], [`pattern`]), how they are verified
+//! ([`verification`]) and how they are signed ([`signing`]).
 
 pub mod id;
 pub mod time;
@@ -20,12 +20,16 @@ pub mod delivery;
 
 pub mod endpoint;
 pub mod pattern;
+pub mod source;
 
 pub mod signing;
 
+pub mod verification;
+
 pub use delivery::{Delivery, Happening, Reason, State, step};
 pub use endpoint::Endpoint;
-pub use id::{DeliveryId, EndpointId, EventId, JobId, KeyId, TenantId};
+pub use id::{DeliveryId, EndpointId, EventId, JobId, KeyId, SourceId, TenantId};
 pub use outcome::{Class, Outcome};
 pub use policy::{Jitter, Policy};
+pub use source::Source;
 pub use time::Timestamp;

@@ -6,6 +6,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 pub const MAX_TYPE_BYTES: usize = 256;
 
+/// Types that begin so are the gateway's own: what happens in it, told as events.
+pub const RESERVED_PREFIX: &str = "postrider.";
+
 /// The text was not a type or a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
@@ -27,8 +30,22 @@ pub fn check_type(name: &str) -> Result<(), Invalid> {
     }
 }
 
+/// Whether a type is one that only the gateway itself may give to an event.
+pub fn is_reserved(name: &str) -> bool {
+    name.starts_with(RESERVED_PREFIX)
+}
+
+/// The type for what came from outside under a reserved one: as long and as readable, but not ours.
+pub fn unreserved(name: &str) -> String {
+    match name.strip_prefix(RESERVED_PREFIX) {
+        Some(rest) => format!("postrider_{rest}"),
+        None => name.to_owned(),
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Pattern {
+    /// Every type but the reserved ones: those are for who asks for them by name.
     Any,
     /// `order.*`: the prefix with its dot, then one or more further parts.
     Prefix(String),
@@ -50,9 +67,17 @@ impl Pattern {
 
     pub fn matches(&self, name: &str) -> bool {
         match self {
-            Self::Any => true,
+            Self::Any => !is_reserved(name),
             Self::Prefix(prefix) => name.len() > prefix.len() && name.starts_with(prefix),
             Self::Exact(exact) => name == exact,
+        }
+    }
+
+    /// Whether it asks for reserved types.
+    pub fn names_reserved(&self) -> bool {
+        match self {
+            Self::Any => false,
+            Self::Prefix(name) | Self::Exact(name) => is_reserved(name),
         }
     }
 }
@@ -94,11 +119,46 @@ mod tests {
             ("order.*", "order.item.added", true),
             ("order.*", "order", false),
             ("order.*", "orders.created", false),
+            ("*", "postrider.delivery.dead", false),
+            ("*", "postrider", true),
+            ("*", "postriders.delivery.dead", true),
+            ("postrider.*", "postrider.delivery.dead", true),
+            ("postrider.delivery.*", "postrider.delivery.dead", true),
+            ("postrider.delivery.dead", "postrider.delivery.dead", true),
         ];
         for (pattern, name, expected) in cases {
             let parsed = Pattern::parse(pattern).expect(pattern);
             assert_eq!(parsed.matches(name), expected, "{pattern} on {name}");
             assert_eq!(parsed.to_string(), pattern);
+        }
+    }
+
+    #[test]
+    fn only_patterns_with_the_prefix_ask_for_reserved_types() {
+        for (pattern, expected) in [
+            ("*", false),
+            ("order.*", false),
+            ("postrider", false),
+            ("postriders.*", false),
+            ("postrider.*", true),
+            ("postrider.delivery.*", true),
+            ("postrider.delivery.dead", true),
+        ] {
+            let parsed = Pattern::parse(pattern).expect(pattern);
+            assert_eq!(parsed.names_reserved(), expected, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_ours_is_kept_apart_from_what_is() {
+        for (name, expected) in [
+            ("order.created", "order.created"),
+            ("postrider", "postrider"),
+            ("postrider.delivery.dead", "postrider_delivery.dead"),
+        ] {
+            let changed = unreserved(name);
+            assert_eq!(changed, expected);
+            assert!(!is_reserved(&changed) && check_type(&changed).is_ok(), "{changed}");
         }
     }
 

@@ -8,15 +8,17 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use postrider_core::id::Sequence;
-use postrider_core::{Delivery, EndpointId, EventId, State, TenantId, Timestamp};
+use postrider_core::{Delivery, EndpointId, EventId, SourceId, State, TenantId, Timestamp};
 use postrider_store::journal::{Appended, Appending};
 use postrider_store::record::{
-    Event, FIRST_FENCE, MAX_DELIVERIES_PER_EVENT, NewDelivery, NewEvent, Waiting, delivery_id,
+    Event, FIRST_FENCE, Headers, MAX_DELIVERIES_PER_EVENT, NewDelivery, NewEvent, Waiting,
+    delivery_id,
 };
 use tokio::runtime::Handle;
 
 use crate::error::Error;
-use crate::route::Routes;
+use crate::filter::{Facts, FilterError, Subject};
+use crate::route::{Route, Routes};
 use crate::scheduler::{Meanwhile, Scheduler};
 use crate::shared::Shared;
 
@@ -31,6 +33,12 @@ pub struct Submission {
     pub deliver_at: Option<Timestamp>,
     /// A JSON object, as text.
     pub metadata: Option<String>,
+    /// Where it came in, if not by the API.
+    pub source: Option<SourceId>,
+    /// Whether its source could verify it; none where there was nothing to verify.
+    pub verified: Option<bool>,
+    /// Kept with it and passed on, names in lower case.
+    pub headers: Headers,
 }
 
 /// What became of a submission.
@@ -75,53 +83,130 @@ fn begin(
     submissions: Vec<Submission>,
 ) -> Result<(Vec<Handed>, Appending), Error> {
     let routes = shared.routes.load();
+    // Filters may take their time over a large body; nobody waits for that.
+    let addressed = submissions
+        .into_iter()
+        .map(|submission| address(&routes, tenant, submission))
+        .collect::<Result<Vec<_>, _>>()?;
     let mut ids = shared.ids.lock();
     let now = shared.clock.now();
-    let events = submissions
-        .into_iter()
-        .map(|submission| address(&mut ids, &routes, tenant, submission, now))
-        .collect::<Result<Vec<_>, _>>()?;
+    let events: Vec<NewEvent> =
+        addressed.into_iter().map(|addressed| addressed.name(&mut ids, tenant, now)).collect();
     let handed: Vec<Handed> = events.iter().map(Handed::of).collect();
     announce(shared, &handed);
     let appending = shared.store.append(events);
     Ok((handed, appending))
 }
 
-/// Gives an event its id and a delivery for every endpoint that listens to it.
-fn address(
-    sequence: &mut Sequence,
-    routes: &Routes,
-    tenant: TenantId,
+/// An event and where it goes.
+struct Addressed {
     submission: Submission,
-    now: Timestamp,
-) -> Result<NewEvent, Error> {
-    let matching = routes.matching(tenant, &submission.kind);
-    if matching.len() > MAX_DELIVERIES_PER_EVENT {
+    deliveries: Vec<NewDelivery>,
+    filter_errors: Option<String>,
+}
+
+/// Finds every endpoint that listens to an event.
+fn address(routes: &Routes, tenant: TenantId, submission: Submission) -> Result<Addressed, Error> {
+    let facts = Facts {
+        kind: &submission.kind,
+        headers: &submission.headers,
+        metadata: submission.metadata.as_deref(),
+        content_type: &submission.content_type,
+        body: &submission.body,
+        source: submission.source,
+    };
+    let listening = listening(routes, tenant, facts);
+    if listening.routes.len() > MAX_DELIVERIES_PER_EVENT {
         let message = format!("goes to more than {MAX_DELIVERIES_PER_EVENT} endpoints");
         return Err(Error::invalid("type", message));
     }
     let key = submission.ordering_key.as_deref();
-    let deliveries: Vec<NewDelivery> = matching
+    let deliveries = listening
+        .routes
         .iter()
         .map(|route| NewDelivery {
             endpoint: route.id(),
             line: route.endpoint.spec.ordering.line(key).map(str::to_owned),
         })
         .collect();
-    let ids = u32::try_from(deliveries.len() + 1).unwrap_or(u32::MAX);
-    let event = Arc::new(Event {
-        id: EventId::from_i64(sequence.take(now, ids)),
-        tenant,
-        kind: submission.kind,
-        content_type: submission.content_type,
-        body: submission.body,
-        idempotency_key: submission.idempotency_key,
-        ordering_key: submission.ordering_key,
-        metadata: submission.metadata,
-        received_at: now,
-        deliver_at: submission.deliver_at,
-    });
-    Ok(NewEvent { event, deliveries })
+    let filter_errors = write_errors(&listening.errors);
+    Ok(Addressed { submission, deliveries, filter_errors })
+}
+
+impl Addressed {
+    /// Gives an event its id, and each of its deliveries the ones that follow.
+    fn name(self, sequence: &mut Sequence, tenant: TenantId, now: Timestamp) -> NewEvent {
+        let Self { submission, deliveries, filter_errors } = self;
+        let ids = u32::try_from(deliveries.len() + 1).unwrap_or(u32::MAX);
+        let event = Arc::new(Event {
+            id: EventId::from_i64(sequence.take(now, ids)),
+            tenant,
+            kind: submission.kind,
+            content_type: submission.content_type,
+            body: submission.body,
+            idempotency_key: submission.idempotency_key,
+            ordering_key: submission.ordering_key,
+            metadata: submission.metadata,
+            received_at: now,
+            deliver_at: submission.deliver_at,
+            source: submission.source,
+            verified: submission.verified,
+            headers: submission.headers,
+            filter_errors,
+        });
+        NewEvent { event, deliveries }
+    }
+}
+
+/// Who listens to an event.
+pub(crate) struct Listening<'r> {
+    /// Oldest first.
+    pub(crate) routes: Vec<&'r Arc<Route>>,
+    /// Endpoints whose filter could not be evaluated: neither sent to nor silently passed over.
+    pub(crate) errors: Vec<(EndpointId, FilterError)>,
+}
+
+/// The endpoints whose event types, sources and filter an event meets.
+pub(crate) fn listening<'r>(
+    routes: &'r Routes,
+    tenant: TenantId,
+    facts: Facts<'_>,
+) -> Listening<'r> {
+    let mut chosen = routes.matching(tenant, facts.kind);
+    let mut errors = Vec::new();
+    let picky = |route: &Route| route.filter.is_some() || !route.endpoint.spec.sources.is_empty();
+    if chosen.iter().any(|route| picky(route)) {
+        let subject = Subject::new(facts);
+        chosen.retain(|route| {
+            let sources = &route.endpoint.spec.sources;
+            let heard = sources.is_empty() || facts.source.is_some_and(|id| sources.contains(&id));
+            heard
+                && match route.filter.as_ref().map(|filter| filter.passes(&subject)) {
+                    None => true,
+                    Some(Ok(passes)) => passes,
+                    Some(Err(error)) => {
+                        errors.push((route.id(), error));
+                        false
+                    }
+                }
+        });
+    }
+    Listening { routes: chosen, errors }
+}
+
+/// How many filter errors are kept with an event.
+const MAX_FILTER_ERRORS: usize = 50;
+
+fn write_errors(errors: &[(EndpointId, FilterError)]) -> Option<String> {
+    if errors.is_empty() {
+        return None;
+    }
+    let by_endpoint: serde_json::Map<_, _> = errors
+        .iter()
+        .take(MAX_FILTER_ERRORS)
+        .map(|(endpoint, error)| (endpoint.to_string(), error.to_string().into()))
+        .collect();
+    Some(serde_json::Value::Object(by_endpoint).to_string())
 }
 
 /// What is kept in memory of an event while it is being stored.

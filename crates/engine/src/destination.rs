@@ -6,7 +6,11 @@
 //! with a sentence the user can act on.
 
 mod address;
+mod ports;
+mod refusal;
 mod resolve;
+mod resolver;
+mod rules;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,7 +20,12 @@ use http::{HeaderValue, Uri};
 use ipnet::IpNet;
 use url::{Position, Url};
 
+pub use refusal::Refusal;
 pub use resolve::{DNS_BUDGET, MAX_ANSWERS, MAX_DIALED, MAX_LOOKUPS, ResolveError};
+pub use resolver::{BadNameServers, LookupError, MAX_DNS_SERVERS, NameServers, Resolver, System};
+pub use rules::{Allowance, BadAllowance, HostPattern, Rules};
+
+use address::Opens;
 
 /// The longest destination URL accepted, in bytes.
 pub const MAX_URL_BYTES: usize = 2048;
@@ -33,10 +42,10 @@ const INTERNAL_SUFFIXES: [&str; 4] = [".local", ".internal", ".localdomain", ".h
 
 /// Decides which destinations may be reached.
 ///
-/// Public addresses may; every other address only inside one of the allowed networks.
+/// Public addresses may, on harmless ports; what else may is said by [`Rules`].
 #[derive(Debug)]
 pub struct Guard {
-    allowed: Vec<IpNet>,
+    rules: Rules,
     lookups: resolve::Lookups,
 }
 
@@ -74,46 +83,26 @@ pub enum Host {
     Name(Box<str>),
 }
 
-/// Why a destination is refused. No text of it repeats user information from the URL.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    #[error("the URL is longer than {MAX_URL_BYTES} bytes")]
-    TooLong,
-    #[error("the URL contains white space, control characters or a backslash; percent-encode them")]
-    Characters,
-    #[error("the URL must start with https:// or http://")]
-    Scheme,
-    #[error("the URL must not carry a user name or password; use a header or a secret instead")]
-    Userinfo,
-    #[error("the URL cannot be read: {0}")]
-    Unreadable(String),
-    #[error("the host must be written without percent-encoding")]
-    EncodedHost,
-    #[error("the host is an unusual spelling of {0}; write the address in its usual form")]
-    Spelling(IpAddr),
-    #[error("the host name is not valid: {0}")]
-    Name(&'static str),
-    #[error("{0} names this machine; allow 127.0.0.0/8 or ::1 as a destination to send there")]
-    LocalName(Box<str>),
-    #[error(
-        "{0} can only be a name inside a private network; use a full public name, or allow that \
-         network as a destination"
-    )]
-    InternalName(Box<str>),
-    #[error(
-        "{0} is a name for {1}, which is {2}; allow that network as a destination to send there"
-    )]
-    NameOfAddress(Box<str>, IpAddr, &'static str),
-    #[error("port {0} is not allowed; use 80, 443 or a port from 1024 up")]
-    Port(u16),
-    #[error("{0} is {1}; allow its network as a destination to send there")]
-    Address(IpAddr, &'static str),
+/// What the operator said of a host by its name.
+#[derive(Debug, Clone, Copy)]
+enum Standing {
+    Nothing,
+    Allowed,
 }
 
 impl Guard {
-    /// A guard that lets through public addresses and those inside `allowed`.
-    pub fn new(allowed: Vec<IpNet>) -> Self {
-        Self { allowed, lookups: resolve::Lookups::default() }
+    /// A guard that lets through public addresses and those inside `networks`.
+    pub fn new(networks: Vec<IpNet>) -> Self {
+        Self::with_rules(Rules { networks, ..Rules::default() })
+    }
+
+    /// A guard that asks the system's resolver.
+    pub fn with_rules(rules: Rules) -> Self {
+        Self::with_resolver(rules, Arc::new(System))
+    }
+
+    pub fn with_resolver(rules: Rules, resolver: Arc<dyn Resolver>) -> Self {
+        Self { rules, lookups: resolve::Lookups::through(resolver) }
     }
 
     /// Reads a URL and decides whether it may be a destination. Names are not resolved here.
@@ -134,31 +123,52 @@ impl Guard {
             Some(url::Host::Domain(name)) => Host::Name(check_name(name)?.into()),
             None => return Err(Refusal::Name("it is empty")),
         };
-        let port = url.port_or_known_default().ok_or(Refusal::Port(0))?;
+        let port = url.port_or_known_default().ok_or(Refusal::PortZero)?;
         self.check_host(&host)?;
         self.check_port(&host, port)?;
         Destination::new(&url, Origin { scheme, host, port })
     }
 
-    /// Decides whether an address may be dialled.
+    /// Decides whether an address may be dialled that no name stands for.
     pub fn check_address(&self, address: IpAddr) -> Result<(), Refusal> {
+        self.judge(address, Standing::Nothing)
+    }
+
+    fn judge(&self, address: IpAddr, standing: Standing) -> Result<(), Refusal> {
+        if self.allows(address) {
+            return Ok(());
+        }
         // A v4-mapped address and a NAT64 address reach the IPv4 host they carry, so they are
         // judged as that host.
         let reached = address.to_canonical();
-        if let Some(translated) = address::nat64(reached) {
-            return self.check_address(translated.into());
-        }
-        if self.allows(reached) || self.allows(address) {
-            return Ok(());
-        }
-        match address::forbidden_class(reached) {
-            Some(class) => Err(Refusal::Address(address, class)),
-            None => Ok(()),
+        let reached = address::nat64(reached).map_or(reached, IpAddr::from);
+        let Some(class) = address::class(reached) else { return Ok(()) };
+        match (class.opens, standing) {
+            (Opens::ByName, Standing::Allowed) => Ok(()),
+            (Opens::ByName | Opens::ByNetwork, Standing::Nothing)
+            | (Opens::ByNetwork, Standing::Allowed) => Err(Refusal::Address(address, class.what)),
         }
     }
 
+    /// Whether an address is inside an allowed network. Allowing the translation prefix itself does
+    /// not allow what is reached through it.
     fn allows(&self, address: IpAddr) -> bool {
-        self.allowed.iter().any(|network| network.contains(&address))
+        let inside =
+            |address: IpAddr| self.rules.networks.iter().any(|network| network.contains(&address));
+        let canonical = address.to_canonical();
+        match address::nat64(canonical) {
+            Some(translated) => inside(translated.into()),
+            None => inside(canonical) || inside(address),
+        }
+    }
+
+    fn standing(&self, host: &Host) -> Standing {
+        match host {
+            Host::Name(name) if self.rules.hosts.iter().any(|pattern| pattern.matches(name)) => {
+                Standing::Allowed
+            }
+            Host::Name(_) | Host::Address(_) => Standing::Nothing,
+        }
     }
 
     fn check_host(&self, host: &Host) -> Result<(), Refusal> {
@@ -166,8 +176,12 @@ impl Guard {
             Host::Address(address) => return self.check_address(*address),
             Host::Name(name) => name,
         };
+        match self.standing(host) {
+            Standing::Allowed => return Ok(()),
+            Standing::Nothing => {}
+        }
         if is_local(name) {
-            return if LOOPBACK.into_iter().any(|address| self.allows(address)) {
+            return if self.allows_loopback() {
                 Ok(())
             } else {
                 Err(Refusal::LocalName(name.clone()))
@@ -175,7 +189,7 @@ impl Guard {
         }
         let internal =
             !name.contains('.') || INTERNAL_SUFFIXES.iter().any(|suffix| name.ends_with(suffix));
-        if internal && !self.allowed.iter().any(reaches_beyond_loopback) {
+        if internal && !self.rules.networks.iter().any(reaches_beyond_loopback) {
             return Err(Refusal::InternalName(name.clone()));
         }
         // `127.0.0.1.nip.io` and its like resolve to the address they spell.
@@ -187,17 +201,36 @@ impl Guard {
         Ok(())
     }
 
-    /// Low ports belong to other protocols, which a POST could be made to speak.
+    /// Judges the port: any that is not denied where the operator allowed the host, else by the
+    /// table of ports.
     fn check_port(&self, host: &Host, port: u16) -> Result<(), Refusal> {
-        let explicitly_allowed = match host {
-            Host::Address(address) => self.allows(address.to_canonical()) || self.allows(*address),
-            Host::Name(_) => false,
+        if self.rules.deny_ports.contains(&port) {
+            return Err(Refusal::DeniedPort(port));
+        }
+        let host_allowed = match host {
+            Host::Address(address) => self.allows(*address),
+            Host::Name(name) => match self.standing(host) {
+                Standing::Allowed => true,
+                Standing::Nothing if is_local(name) => self.allows_loopback(),
+                // What it stands for is not known here: only a rule for all addresses covers it.
+                Standing::Nothing => self.allows_every_address(),
+            },
         };
         match port {
-            80 | 443 | 1024.. => Ok(()),
-            1.. if explicitly_allowed => Ok(()),
-            0..1024 => Err(Refusal::Port(port)),
+            1.. if host_allowed => Ok(()),
+            _ => ports::check(port, &self.rules.allow_ports),
         }
+    }
+
+    fn allows_loopback(&self) -> bool {
+        LOOPBACK.into_iter().any(|address| self.allows(address))
+    }
+
+    fn allows_every_address(&self) -> bool {
+        let whole = |network: &IpNet| network.prefix_len() == 0;
+        let v4 = |network: &IpNet| whole(network) && network.addr().is_ipv4();
+        let v6 = |network: &IpNet| whole(network) && network.addr().is_ipv6();
+        self.rules.networks.iter().any(v4) && self.rules.networks.iter().any(v6)
     }
 }
 
@@ -323,4 +356,4 @@ fn reaches_beyond_loopback(network: &IpNet) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,24 +1,28 @@
 //! Endpoints: making, changing, stopping and deleting them, in the store and in memory alike.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use postrider_core::delivery::Transition;
-use postrider_core::endpoint::{EndpointState, Spec, StoredSecret};
+use postrider_core::endpoint::{EndpointState, Spec, StoredSecret, Tls};
 use postrider_core::outcome::Sighting;
 use postrider_core::signing::{Scheme, Secret};
 use postrider_core::{
     DeliveryId, Endpoint, EndpointId, EventId, Happening, Jitter, Outcome, TenantId, Timestamp,
     step,
 };
+use postrider_store::audit::Audit;
 use postrider_store::record::{Attempt, Event, Settle};
 
+use crate::acting::Acting;
 use crate::carrier::Parcel;
 use crate::destination::Guard;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::notices::{Draft, NoticeKind};
+use crate::failing::{self, Streak};
+use crate::notices::{Audience, Draft, NoticeKind};
 use crate::route::{Defaults, Route};
 use crate::settler::{self, Decision};
 use crate::shared::Shared;
@@ -39,6 +43,53 @@ pub enum EndpointAction {
     Resume,
     /// Undo an automatic disable.
     Enable,
+}
+
+/// What is said of a new endpoint that is never shown again.
+#[derive(Debug, Default)]
+pub struct Private {
+    /// One is made if none is given.
+    pub secret: Option<String>,
+    pub tls: Option<Tls>,
+}
+
+impl EndpointAction {
+    const fn audited(self) -> &'static str {
+        match self {
+            Self::Pause => "endpoint.pause",
+            Self::Resume => "endpoint.resume",
+            Self::Enable => "endpoint.enable",
+        }
+    }
+}
+
+/// An endpoint to be disabled by the gateway itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Disable {
+    pub(crate) tenant: TenantId,
+    pub(crate) id: EndpointId,
+    pub(crate) cause: Cause,
+    pub(crate) audience: Audience,
+}
+
+/// Why an endpoint is of no use.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Cause {
+    /// It answered that it is gone for good.
+    Gone,
+    /// Every attempt has failed, for too long.
+    Failing(Streak),
+}
+
+impl Cause {
+    fn sentence(self) -> String {
+        match self {
+            Self::Gone => "the endpoint answered that it is gone for good".into(),
+            Self::Failing(Streak { since, failures, .. }) => {
+                format!("every attempt has failed since {since}, the last {failures} in a row")
+            }
+        }
+    }
 }
 
 /// When an endpoint's destination is judged.
@@ -90,38 +141,41 @@ impl Engine {
     /// Makes an endpoint, with a secret of its own if none is given.
     pub async fn create_endpoint(
         &self,
-        tenant: TenantId,
+        acting: Acting,
         spec: Spec,
-        secret: Option<String>,
+        private: Private,
     ) -> Result<Arc<Endpoint>, Error> {
         let shared = &self.shared;
         let _turn = shared.configuring.lock().await;
         let now = shared.clock.now();
-        let text = given_or_new(shared, &spec.signing, secret)?;
+        let text = given_or_new(shared, &spec.signing, private.secret)?;
         let endpoint = Endpoint {
             id: EndpointId::from_i64(shared.take_ids(1)),
-            tenant,
+            tenant: acting.tenant,
             state: EndpointState::Active,
             secrets: vec![StoredSecret { text, expires_at: None }],
+            tls: private.tls,
             spec,
             created_at: now,
             updated_at: now,
         };
-        install(shared, endpoint, Check::Now).await
+        let audit = acting.audit(now, "endpoint.create", endpoint.id, None);
+        install(shared, endpoint, Check::Now, Some(audit)).await
     }
 
     /// Replaces what a user said of an endpoint. A new ordering holds for events accepted from now
     /// on; those that wait already go as they were accepted.
     pub async fn update_endpoint(
         &self,
-        tenant: TenantId,
+        acting: Acting,
         id: EndpointId,
         spec: Spec,
+        tls: Option<Tls>,
     ) -> Result<Arc<Endpoint>, Error> {
         let shared = &self.shared;
         let _turn = shared.configuring.lock().await;
-        let current = self.endpoint(tenant, id).ok_or(Error::NotFound)?;
-        let mut endpoint = Endpoint { spec, ..(*current).clone() };
+        let current = self.endpoint(acting.tenant, id).ok_or(Error::NotFound)?;
+        let mut endpoint = Endpoint { spec, tls, ..(*current).clone() };
         endpoint.updated_at = shared.clock.now();
         let usable =
             |secret: &StoredSecret| Secret::parse(&secret.text, &endpoint.spec.signing).is_ok();
@@ -130,18 +184,24 @@ impl Engine {
             let text = given_or_new(shared, &endpoint.spec.signing, None)?;
             endpoint.secrets = vec![StoredSecret { text, expires_at: None }];
         }
-        install(shared, endpoint, Check::Now).await
+        if endpoint.spec.destination != current.spec.destination {
+            // What is there now has not failed yet.
+            failing::forgive(shared, id).await?;
+        }
+        let detail = changed_fields(&current.spec, &endpoint.spec);
+        let audit = acting.audit(endpoint.updated_at, "endpoint.update", id, Some(&detail));
+        install(shared, endpoint, Check::Now, Some(audit)).await
     }
 
     pub async fn set_endpoint_state(
         &self,
-        tenant: TenantId,
+        acting: Acting,
         id: EndpointId,
         action: EndpointAction,
     ) -> Result<Arc<Endpoint>, Error> {
         let shared = &self.shared;
         let _turn = shared.configuring.lock().await;
-        let current = self.endpoint(tenant, id).ok_or(Error::NotFound)?;
+        let current = self.endpoint(acting.tenant, id).ok_or(Error::NotFound)?;
         let state = match (current.state, action) {
             (EndpointState::Active | EndpointState::Paused, EndpointAction::Pause) => {
                 EndpointState::Paused
@@ -158,13 +218,17 @@ impl Engine {
             }
             (EndpointState::Deleted, _) => return Err(Error::NotFound),
         };
-        set_state(shared, &current, state).await
+        if action == EndpointAction::Enable {
+            failing::forgive(shared, id).await?;
+        }
+        let audit = acting.audit(shared.clock.now(), action.audited(), id, None);
+        set_state(shared, &current, state, audit).await
     }
 
     /// A new secret signs from now on; the old ones go on beside it for `overlap`.
     pub async fn rotate_secret(
         &self,
-        tenant: TenantId,
+        acting: Acting,
         id: EndpointId,
         overlap: Duration,
         secret: Option<String>,
@@ -174,7 +238,7 @@ impl Engine {
         }
         let shared = &self.shared;
         let _turn = shared.configuring.lock().await;
-        let current = self.endpoint(tenant, id).ok_or(Error::NotFound)?;
+        let current = self.endpoint(acting.tenant, id).ok_or(Error::NotFound)?;
         let now = shared.clock.now();
         let text = given_or_new(shared, &current.spec.signing, secret)?;
         let lapse = now.plus(overlap);
@@ -186,21 +250,24 @@ impl Engine {
         endpoint.secrets.truncate(MAX_SECRETS - 1);
         endpoint.secrets.insert(0, StoredSecret { text, expires_at: None });
         endpoint.updated_at = now;
-        install(shared, endpoint, Check::AtDial).await
+        let audit = acting.audit(now, "endpoint.rotate_secret", id, None);
+        install(shared, endpoint, Check::AtDial, Some(audit)).await
     }
 
     /// Deletes an endpoint: it gets nothing more, what is unfinished is cancelled, history stays.
-    pub async fn delete_endpoint(&self, tenant: TenantId, id: EndpointId) -> Result<(), Error> {
+    pub async fn delete_endpoint(&self, acting: Acting, id: EndpointId) -> Result<(), Error> {
         let shared = &self.shared;
         let _turn = shared.configuring.lock().await;
-        let current = self.endpoint(tenant, id).ok_or(Error::NotFound)?;
+        let current = self.endpoint(acting.tenant, id).ok_or(Error::NotFound)?;
         let deleted = Endpoint {
             state: EndpointState::Deleted,
             updated_at: shared.clock.now(),
             ..(*current).clone()
         };
-        shared.store.put_endpoint(deleted.clone()).await?;
+        let audit = acting.audit(deleted.updated_at, "endpoint.delete", id, None);
+        shared.store.put_endpoint(deleted.clone(), Some(audit)).await?;
         shared.routes.store(Arc::new(shared.routes.load().without(id)));
+        shared.failing.lock().forget(id);
         if let Ok(route) = compile(shared, Arc::new(deleted), Check::AtDial) {
             // Still known to the scheduler, as one that is not sent to, until its last attempt ends.
             shared.scheduler.lock().put_route(&Arc::new(route), shared.clock.now());
@@ -227,6 +294,10 @@ impl Engine {
             metadata: None,
             received_at: started_at,
             deliver_at: None,
+            source: None,
+            verified: None,
+            headers: Vec::new(),
+            filter_errors: None,
         };
         let parcel = Parcel {
             route: Arc::clone(&route),
@@ -262,10 +333,11 @@ async fn install(
     shared: &Arc<Shared>,
     endpoint: Endpoint,
     check: Check,
+    audit: Option<Audit>,
 ) -> Result<Arc<Endpoint>, Error> {
     let endpoint = Arc::new(endpoint);
     let route = Arc::new(compile(shared, Arc::clone(&endpoint), check)?);
-    shared.store.put_endpoint((*endpoint).clone()).await?;
+    shared.store.put_endpoint((*endpoint).clone(), audit).await?;
     put_to_use(shared, &route);
     Ok(endpoint)
 }
@@ -281,9 +353,25 @@ async fn set_state(
     shared: &Arc<Shared>,
     current: &Arc<Endpoint>,
     state: EndpointState,
+    audit: Audit,
 ) -> Result<Arc<Endpoint>, Error> {
-    let endpoint = Endpoint { state, updated_at: shared.clock.now(), ..(**current).clone() };
-    install(shared, endpoint, Check::AtDial).await
+    let endpoint = Endpoint { state, updated_at: audit.at, ..(**current).clone() };
+    install(shared, endpoint, Check::AtDial, Some(audit)).await
+}
+
+/// The names of what is not as it was. Values are left out: a URL or a header may hold a secret.
+fn changed_fields(before: &Spec, after: &Spec) -> serde_json::Value {
+    let fields = |spec: &Spec| match serde_json::to_value(spec) {
+        Ok(serde_json::Value::Object(fields)) => fields,
+        Ok(_) | Err(_) => serde_json::Map::new(),
+    };
+    let (before, after) = (fields(before), fields(after));
+    let changed: BTreeSet<&String> = before
+        .keys()
+        .chain(after.keys())
+        .filter(|name| before.get(*name) != after.get(*name))
+        .collect();
+    serde_json::json!({ "changed": changed })
 }
 
 fn given_or_new(shared: &Shared, scheme: &Scheme, given: Option<String>) -> Result<String, Error> {
@@ -303,30 +391,42 @@ pub(crate) async fn drop_lapsed_secrets(shared: &Arc<Shared>) {
     for route in routes.all().filter(|route| route.stale_at().is_some_and(|at| at <= now)) {
         let mut endpoint = (*route.endpoint).clone();
         endpoint.secrets.retain(|secret| secret.expires_at.is_none_or(|at| at > now));
-        if let Err(error) = install(shared, endpoint, Check::AtDial).await {
+        if let Err(error) = install(shared, endpoint, Check::AtDial, None).await {
             tracing::warn!(endpoint = %route.id(), %error, "could not drop a lapsed secret");
         }
     }
 }
 
-/// Switches off an endpoint that said it is gone. Its deliveries wait until it is enabled.
-pub(crate) async fn disable(shared: Arc<Shared>, tenant: TenantId, id: EndpointId) {
+/// Switches off an endpoint that is of no use. Its deliveries wait until it is enabled.
+pub(crate) async fn disable(shared: Arc<Shared>, disable: Disable) {
+    let Disable { tenant, id, cause, audience } = disable;
     let _turn = shared.configuring.lock().await;
     let engine = Engine { shared: Arc::clone(&shared) };
     let Some(current) = engine.endpoint(tenant, id) else { return };
-    match current.state {
-        EndpointState::Active | EndpointState::Paused => {}
-        EndpointState::Disabled | EndpointState::Deleted => return,
+    match (current.state, cause) {
+        (EndpointState::Active, _) | (EndpointState::Paused, Cause::Gone) => {}
+        // Somebody has taken care of it: it is sent to no more until they say so.
+        (EndpointState::Paused, Cause::Failing(_))
+        | (EndpointState::Disabled | EndpointState::Deleted, _) => return,
     }
-    match set_state(&shared, &current, EndpointState::Disabled).await {
-        Ok(_) => shared.notices.publish([Draft {
-            at: shared.clock.now(),
-            tenant,
-            kind: NoticeKind::EndpointDisabled,
-            endpoint: Some(id),
-            delivery: None,
-            detail: Some("the endpoint answered that it is gone for good".into()),
-        }]),
+    let reason = cause.sentence();
+    let detail = serde_json::json!({ "reason": reason });
+    let now = shared.clock.now();
+    let audit = Acting::gateway(tenant).audit(now, "endpoint.disable", id, Some(&detail));
+    match set_state(&shared, &current, EndpointState::Disabled, audit).await {
+        Ok(_) => {
+            tracing::warn!(endpoint = %id, reason, "disabled");
+            shared.publish([Draft {
+                at: now,
+                tenant,
+                kind: NoticeKind::EndpointDisabled,
+                endpoint: Some(id),
+                source: None,
+                delivery: None,
+                detail: Some(reason),
+                audience,
+            }]);
+        }
         Err(error) => {
             tracing::warn!(endpoint = %id, %error, "could not disable it; it is sent to again");
             if let Some(route) = shared.routes.load().get(id) {
@@ -392,7 +492,7 @@ async fn cancel_pass(shared: &Arc<Shared>, id: EndpointId) -> Result<Pass, Error
                 },
             });
         }
-        settler::apply(shared, decisions).await?;
+        settler::apply(shared, decisions, None).await?;
     }
     Ok(if in_flight { Pass::InFlight } else { Pass::Done })
 }

@@ -1,5 +1,6 @@
 //! Starts the engine, offers its operations, and stops it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use parking_lot::Mutex;
 use postrider_core::endpoint::EndpointState;
 use postrider_core::id::Sequence;
 use postrider_core::policy::Presets;
-use postrider_core::{DeliveryId, EndpointId, TenantId, Timestamp};
+use postrider_core::{DeliveryId, EndpointId, SourceId, TenantId, Timestamp};
 use postrider_store::Store;
 use rustls::pki_types::CertificateDer;
 use tokio::runtime::Handle;
@@ -21,17 +22,20 @@ use tokio::sync::{Notify, Semaphore};
 use crate::accept::{self, Accepted, Submission};
 use crate::breaker::BreakerOptions;
 use crate::carriers::http::HttpCarrier;
-use crate::destination::Guard;
+use crate::destination::{BadNameServers, Guard, HostPattern, NameServers, Rules};
 use crate::endpoints::Check;
 use crate::error::Error;
-use crate::http_client::{Client, ClientOptions};
-use crate::notices::Notices;
+use crate::failing::{self, Failing};
+use crate::http_client::{Client, ClientOptions, EgressProxy};
+use crate::notices::{Audience, Draft, NoticeKind, Notices};
+use crate::operator::Operators;
 use crate::ports::{Clock, Entropy};
 use crate::route::Routes;
 use crate::scheduler::{EndpointHealth, Scheduler};
 use crate::settler::Settler;
 use crate::shared::{self, PAGES_AT_ONCE, Shared};
-use crate::{endpoints, housekeeping, jobs, settler};
+use crate::via::Instance;
+use crate::{endpoints, housekeeping, jobs, operator, settler};
 
 /// How the engine is set up.
 #[derive(Debug, Clone)]
@@ -39,12 +43,24 @@ pub struct Options {
     pub presets: Presets,
     /// Networks that may be sent to although they are not public.
     pub allowed: Vec<IpNet>,
+    /// Names that may be sent to although they stand for addresses that are not public.
+    pub allowed_hosts: Vec<HostPattern>,
+    /// Ports that may be sent to beside the usual ones.
+    pub allowed_ports: Vec<u16>,
+    /// Ports that may not be sent to, whatever else is allowed.
+    pub denied_ports: Vec<u16>,
+    /// Who is asked for the addresses of names; none means the system's resolver.
+    pub dns_servers: Vec<SocketAddr>,
+    /// What every push goes through, if anything.
+    pub egress_proxy: Option<EgressProxy>,
     /// In flight over all endpoints.
     pub max_in_flight: usize,
     /// In flight to an endpoint that says nothing else.
     pub default_endpoint_in_flight: u32,
     /// The deadline of an attempt where the endpoint says nothing else.
     pub default_timeout: Duration,
+    /// An endpoint of which every attempt has failed for so long is disabled; none is never.
+    pub disable_after: Option<Duration>,
     pub housekeeping_every: Duration,
     pub retention: Retention,
     pub breaker: BreakerOptions,
@@ -71,9 +87,15 @@ impl Default for Options {
         Self {
             presets: Presets::default(),
             allowed: Vec::new(),
+            allowed_hosts: Vec::new(),
+            allowed_ports: Vec::new(),
+            denied_ports: Vec::new(),
+            dns_servers: Vec::new(),
+            egress_proxy: None,
             max_in_flight: 1_024,
             default_endpoint_in_flight: 128,
             default_timeout: Duration::from_secs(15),
+            disable_after: Some(5 * DAY),
             housekeeping_every: Duration::from_hours(1),
             retention: Retention::default(),
             breaker: BreakerOptions::default(),
@@ -96,6 +118,8 @@ pub enum StartError {
     Store(#[from] postrider_store::Error),
     #[error("the TLS set-up is unusable: {0}")]
     Tls(#[from] rustls::Error),
+    #[error(transparent)]
+    Dns(#[from] BadNameServers),
     #[error("the user agent is no header value")]
     UserAgent,
 }
@@ -121,20 +145,26 @@ impl Engine {
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy>,
     ) -> Result<Self, StartError> {
-        let guard = Arc::new(Guard::new(options.allowed.clone()));
+        let guard = Arc::new(guard(&options)?);
         let client = Client::new(ClientOptions {
             guard: Arc::clone(&guard),
             extra_roots: options.extra_roots.clone(),
+            egress_proxy: options.egress_proxy.clone(),
         })?;
         let user_agent =
             HeaderValue::from_str(&options.user_agent).map_err(|_| StartError::UserAgent)?;
         let (settler, verdicts) = Settler::new();
+        let (operators, told) = Operators::new();
         let now = clock.now();
+        let mut candidate = [0; 16];
+        candidate.copy_from_slice(&entropy.secret_bytes()[..16]);
+        let instance = Instance::new(store.instance(candidate).await?);
         let shared = Arc::new(Shared {
             scheduler: Mutex::new(Scheduler::new(options.max_in_flight, options.breaker)),
             ids: Mutex::new(Sequence::after(store.highest_id().await?)),
             notices: Notices::starting_at(u64::try_from(now.as_millis()).unwrap_or(0) << 10),
-            carrier: Arc::new(HttpCarrier::new(client, user_agent)),
+            carrier: Arc::new(HttpCarrier::new(client, user_agent, instance.clone())),
+            instance,
             routes: ArcSwap::from_pointee(Routes::default()),
             runtime: Handle::current(),
             configuring: tokio::sync::Mutex::new(()),
@@ -142,15 +172,18 @@ impl Engine {
             wake: Notify::new(),
             asleep_until: AtomicI64::new(0),
             pages: Semaphore::new(PAGES_AT_ONCE),
+            failing: Mutex::new(Failing::new(options.disable_after)),
             options,
             store,
             clock,
             entropy,
             guard,
             settler,
+            operators,
         });
         load_endpoints(&shared).await?;
         shared.runtime.spawn(settler::run(Arc::clone(&shared), verdicts));
+        shared.runtime.spawn(operator::run(Arc::clone(&shared), told));
         shared.runtime.spawn(shared::drive(Arc::clone(&shared)));
         shared.runtime.spawn(housekeeping::run(Arc::clone(&shared)));
         for job in shared.store.open_jobs().await? {
@@ -167,6 +200,29 @@ impl Engine {
         &self.shared.clock
     }
 
+    pub fn entropy(&self) -> &Arc<dyn Entropy> {
+        &self.shared.entropy
+    }
+
+    /// The gateway's name on the way of an event.
+    pub fn instance(&self) -> &Instance {
+        &self.shared.instance
+    }
+
+    /// Tells the world that something came in by `source` that its sender cannot have signed.
+    pub fn signature_failed(&self, tenant: TenantId, source: SourceId, detail: String) {
+        self.shared.publish([Draft {
+            at: self.shared.clock.now(),
+            tenant,
+            kind: NoticeKind::SignatureFailed,
+            endpoint: None,
+            source: Some(source),
+            delivery: None,
+            detail: Some(detail),
+            audience: Audience::Everyone,
+        }]);
+    }
+
     pub fn presets(&self) -> &Presets {
         &self.shared.options.presets
     }
@@ -175,12 +231,19 @@ impl Engine {
         &self.shared.notices
     }
 
-    /// Stores events, all in one commit, and hands their deliveries over.
+    /// How many events for operators were given up because too many waited to be stored.
+    pub fn operator_events_lost(&self) -> u64 {
+        self.shared.operators.lost()
+    }
+
+    /// Stores events, all in one commit, and hands their deliveries over. A type that is reserved for
+    /// the gateway is refused, or, where a source made it of what it received, changed.
     pub async fn accept(
         &self,
         tenant: TenantId,
-        submissions: Vec<Submission>,
+        mut submissions: Vec<Submission>,
     ) -> Result<Vec<Accepted>, Error> {
+        operator::keep_out(&mut submissions)?;
         accept::accept(&self.shared, tenant, submissions).await
     }
 
@@ -207,6 +270,9 @@ impl Engine {
                 }
                 settled.await;
             }
+            // What the last attempts came to is told to operators, if only after the next start.
+            shared.operators.stored().await;
+            failing::write(shared).await;
         };
         let limit = tokio::time::sleep(limit);
         let abandoned = match select(std::pin::pin!(idle), std::pin::pin!(limit)).await {
@@ -216,6 +282,20 @@ impl Engine {
         shared.store.close().await;
         Drained { abandoned }
     }
+}
+
+fn guard(options: &Options) -> Result<Guard, BadNameServers> {
+    let rules = Rules {
+        networks: options.allowed.clone(),
+        hosts: options.allowed_hosts.clone(),
+        allow_ports: options.allowed_ports.clone(),
+        deny_ports: options.denied_ports.clone(),
+    };
+    if options.dns_servers.is_empty() {
+        return Ok(Guard::with_rules(rules));
+    }
+    let servers = NameServers::new(&options.dns_servers)?;
+    Ok(Guard::with_resolver(rules, Arc::new(servers)))
 }
 
 /// Compiles what is configured. Destinations are judged when they are dialled: an endpoint that was
@@ -236,6 +316,8 @@ async fn load_endpoints(shared: &Arc<Shared>) -> Result<(), StartError> {
             }
         }
     }
+    let failing = shared.store.failing().await?;
+    shared.failing.lock().restore(failing, now);
     let mut dues: Vec<(EndpointId, Option<Timestamp>)> = Vec::with_capacity(routes.len());
     for route in &routes {
         dues.push((route.id(), shared.store.next_due(route.id()).await?));

@@ -1,5 +1,5 @@
 //! Tidies up, once at the start and then every hour: deliveries past their age die, history past
-//! its time is removed. In small steps, so that deliveries go on meanwhile.
+//! its time is removed, and since when endpoints fail is written down. In small steps, so that deliveries go on meanwhile.
 
 use std::sync::Arc;
 
@@ -9,20 +9,21 @@ use postrider_core::{DeliveryId, EndpointId, EventId, Happening, step};
 use postrider_store::journal::Cutoffs;
 use postrider_store::record::Settle;
 
-use crate::endpoints;
 use crate::error::Error;
 use crate::operate::Reserved;
 use crate::route::Route;
 use crate::settler::{self, Decision};
 use crate::shared::Shared;
+use crate::{endpoints, failing};
 
 /// Rows looked at in one step.
 const STEP: usize = 500;
 
 pub(crate) async fn run(shared: Arc<Shared>) {
     loop {
-        tidy(&shared).await;
+        // Counted from the beginning: what grew old while it went on has not been looked at.
         let next = shared.clock.now().plus(shared.options.housekeeping_every);
+        tidy(&shared).await;
         while shared.clock.now() < next {
             shared.clock.sleep_until(next).await;
         }
@@ -31,6 +32,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 
 async fn tidy(shared: &Arc<Shared>) {
     endpoints::drop_lapsed_secrets(shared).await;
+    failing::review(shared).await;
     let routes = shared.routes.load_full();
     for route in routes.all() {
         if let Err(error) = expire(shared, route).await {
@@ -83,7 +85,7 @@ async fn expire(shared: &Arc<Shared>, route: &Route) -> Result<(), Error> {
             });
         }
         let expired = decisions.len();
-        settler::apply(shared, decisions).await?;
+        settler::apply(shared, decisions, None).await?;
         log_expired(endpoint, expired);
     }
 }

@@ -2,13 +2,16 @@
 //!
 //! It speaks hyper's connections directly, because this is the hot path: pooled HTTP/1 connections
 //! are driven by the task that waits for the answer, so a request costs no other task a wake-up.
-//! It follows no redirects, keeps no cookies, uses no proxies and never sends a request twice once
-//! a byte of it may have left.
+//! It follows no redirects, keeps no cookies, uses no proxy but the one it is given, and never sends
+//! a request twice once a byte of it may have left.
 
 mod connection;
 mod dial;
+mod endpoint_tls;
 mod failure;
+mod frames;
 mod pool;
+mod proxy;
 mod tls;
 
 use std::fmt;
@@ -22,14 +25,19 @@ use hyper::body::{Body, Incoming};
 use rustls::pki_types::CertificateDer;
 
 pub use dial::CONNECT_BUDGET;
+pub use endpoint_tls::{
+    ClientIdentity, EndpointTls, MAX_CERTIFICATES, MAX_PEM_BYTES, TlsError, TlsPem,
+};
 pub use failure::{Failure, FailureKind};
 pub use pool::{IDLE_TIMEOUT, MAX_IDLE, MAX_IDLE_PER_ORIGIN};
+pub use proxy::{BadProxy, EgressProxy};
 
-use crate::destination::{Destination, Guard, Origin, Scheme};
+use crate::destination::{Destination, Guard, Scheme};
 use connection::{Connection, SendError};
 use dial::Dialer;
 use failure::Stage;
-use pool::Pool;
+use pool::{Key, Pool};
+use tls::Connectors;
 
 /// How much of a response body is kept.
 pub const BODY_KEPT_BYTES: usize = 16 * 1024;
@@ -50,6 +58,8 @@ pub struct ClientOptions {
     pub guard: Arc<Guard>,
     /// Certificate authorities trusted beside the public ones.
     pub extra_roots: Vec<CertificateDer<'static>>,
+    /// What every connection goes through, if anything.
+    pub egress_proxy: Option<EgressProxy>,
 }
 
 /// One request. `Host` and `Content-Length` are set by the client, everything else is given.
@@ -60,6 +70,8 @@ pub struct Post {
     pub body: Bytes,
     /// Covers everything from the lookup of the name to the last byte of the response read.
     pub deadline: Duration,
+    /// What the endpoint needs of TLS beyond the rest.
+    pub tls: Option<Arc<EndpointTls>>,
 }
 
 /// A response, decided by its status even if its body was cut short.
@@ -82,7 +94,9 @@ struct Shared {
 impl Client {
     /// Fails only if one of the extra certificates cannot be used as a root.
     pub fn new(options: ClientOptions) -> Result<Self, rustls::Error> {
-        let dialer = Dialer::new(options.guard, tls::connector(options.extra_roots)?);
+        let ClientOptions { guard, extra_roots, egress_proxy } = options;
+        let connectors = Connectors::new(extra_roots)?;
+        let dialer = Dialer { guard, connectors, proxy: egress_proxy };
         Ok(Self { shared: Arc::new(Shared { dialer, pool: Arc::default() }) })
     }
 
@@ -101,29 +115,37 @@ impl Client {
     }
 
     async fn exchange(&self, post: Post, progress: &mut Progress) -> Result<Answer, Failure> {
-        let Post { destination, headers, body, .. } = post;
+        let Post { destination, headers, body, tls, deadline: _ } = post;
+        let tls = tls.as_deref();
+        let key = Key { origin: destination.origin(), identity: tls.map(EndpointTls::identity) };
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = Method::POST;
         *request.headers_mut() = headers;
 
-        if let Some(mut pooled) = self.shared.pool.take(destination.origin()) {
+        if let Some(mut pooled) = self.shared.pool.take(key) {
             progress.stage = Stage::Head;
             match pooled.send(request, &destination).await {
                 Ok(response) => {
-                    return self.receive(&destination, pooled, response, progress).await;
+                    return self.receive(key, pooled, response, progress).await;
                 }
                 // The peer had closed it and nothing was sent: a fresh connection is safe, once.
-                Err(SendError::Unsent(returned, _)) => request = *returned,
+                Err(SendError::Unsent(returned, _) | SendError::Gone(returned)) => {
+                    request = *returned;
+                }
                 Err(SendError::Failed(error)) => return Err(Failure::http(&error, pooled.peer())),
             }
         }
 
         // Boxed, so that a request over a pooled connection does not carry the room for a dial.
-        let opening = Box::pin(self.open(destination.origin(), &mut progress.stage));
+        let opening = Box::pin(self.open(key, tls, &mut progress.stage));
         let mut fresh = opening.await?;
         progress.stage = Stage::Head;
         match fresh.send(request, &destination).await {
-            Ok(response) => self.receive(&destination, fresh, response, progress).await,
+            Ok(response) => self.receive(key, fresh, response, progress).await,
+            Err(SendError::Gone(_)) => {
+                let peer = fresh.peer();
+                Err(Failure::protocol(format!("{peer} closed the connection before the request")))
+            }
             Err(SendError::Unsent(_, error) | SendError::Failed(error)) => {
                 Err(Failure::http(&error, fresh.peer()))
             }
@@ -131,24 +153,29 @@ impl Client {
     }
 
     /// Dials, or joins an HTTP/2 connection that another request dialled meanwhile.
-    async fn open(&self, origin: &Arc<Origin>, stage: &mut Stage) -> Result<Connection, Failure> {
+    async fn open(
+        &self,
+        key: Key<'_>,
+        tls: Option<&EndpointTls>,
+        stage: &mut Stage,
+    ) -> Result<Connection, Failure> {
         let Shared { dialer, pool } = &*self.shared;
-        match origin.scheme {
-            Scheme::Http => dialer.dial(origin, stage).await,
+        match key.origin.scheme {
+            Scheme::Http => dialer.dial(key.origin, tls, stage).await,
             Scheme::Https => {
-                let _turn = pool.turn_to_dial(origin).await;
-                if let Some(shared) = pool.take_shared(origin) {
+                let _turn = pool.turn_to_dial(key).await;
+                if let Some(shared) = pool.take_shared(key) {
                     return Ok(shared);
                 }
-                let dialed = dialer.dial(origin, stage).await?;
-                Ok(pool.announce(origin, dialed))
+                let dialed = dialer.dial(key.origin, tls, stage).await?;
+                Ok(pool.announce(key, dialed))
             }
         }
     }
 
     async fn receive(
         &self,
-        destination: &Destination,
+        key: Key<'_>,
         mut connection: Connection,
         response: Response<Incoming>,
         progress: &mut Progress,
@@ -174,7 +201,7 @@ impl Client {
         };
         drop(body);
         match ending {
-            Ending::Whole => self.shared.pool.give(destination.origin(), connection),
+            Ending::Whole => self.shared.pool.give(key, connection),
             // What is left on the wire belongs to this answer, so the connection ends here.
             Ending::Cut => drop(connection),
         }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::delivery::State;
-use postrider_core::{JobId, TenantId, Timestamp};
+use postrider_core::{JobId, Timestamp};
 use postrider_store::ledger::{DeliveryFilter, DeliveryQuery, Direction, Position};
 use postrider_store::record::DeliveryRecord;
 use postrider_store::registry::{JobRecord, JobState};
 
+use crate::acting::Acting;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::shared::Shared;
@@ -26,7 +27,7 @@ impl Engine {
     /// Begins a replay of the dead letters that match. It goes on after a restart.
     pub async fn replay_dead_letters(
         &self,
-        tenant: TenantId,
+        acting: Acting,
         filter: DeliveryFilter,
         rate_per_second: Option<f64>,
     ) -> Result<JobRecord, Error> {
@@ -34,7 +35,7 @@ impl Engine {
             let message = format!("must be more than 0 and at most {MAX_RATE}");
             return Err(Error::invalid("rate_per_second", message));
         }
-        let shared = &self.shared;
+        let (shared, tenant) = (&self.shared, acting.tenant);
         let now = shared.clock.now();
         let matched = shared.store.count_dead_letters(tenant, filter.clone()).await?;
         let job = JobRecord {
@@ -50,7 +51,9 @@ impl Engine {
             created_at: now,
             updated_at: now,
         };
-        shared.store.put_job(job.clone()).await?;
+        let detail = serde_json::to_value(&job.filter).ok();
+        let audit = acting.audit(now, "dead_letters.replay", job.id, detail.as_ref());
+        shared.store.put_job(job.clone(), Some(audit)).await?;
         shared.runtime.spawn(run(Arc::clone(shared), job.clone()));
         Ok(job)
     }
@@ -93,7 +96,7 @@ async fn advance(engine: &Engine, job: &mut JobRecord, pace: &mut Pace) -> Resul
     for record in &listed.rows {
         if is_of(job, record) {
             pace.wait(shared, job.rate_per_second).await;
-            match engine.retry(job.tenant, record.id).await {
+            match engine.retry(Acting::gateway(job.tenant), record.id).await {
                 Ok(_) => job.replayed += 1,
                 Err(Error::NotFound | Error::Conflict(_) | Error::Invalid { .. }) => {
                     job.skipped += 1;
@@ -115,7 +118,7 @@ async fn advance(engine: &Engine, job: &mut JobRecord, pace: &mut Pace) -> Resul
 
 async fn note(shared: &Shared, job: &mut JobRecord) -> Result<(), Error> {
     job.updated_at = shared.clock.now();
-    shared.store.put_job(job.clone()).await?;
+    shared.store.put_job(job.clone(), None).await?;
     Ok(())
 }
 

@@ -10,8 +10,11 @@ mod error;
 pub mod ports;
 
 mod accept;
+mod acting;
 
 mod route;
+
+pub mod filter;
 
 mod scheduler;
 
@@ -23,24 +26,31 @@ mod shared;
 mod carrier;
 mod carriers;
 mod courier;
+mod message;
 
 pub mod destination;
 pub mod http_client;
 
 mod settler;
 
+pub mod via;
+
 pub mod notices;
+mod operator;
 
 mod operate;
 
 mod endpoints;
+mod failing;
 mod housekeeping;
 mod jobs;
 
 pub use accept::{Accepted, Submission};
+pub use acting::Acting;
 pub use breaker::{BreakerOptions, BreakerState};
-pub use endpoints::EndpointAction;
+pub use endpoints::{EndpointAction, Private};
 pub use engine::{Drained, Engine, Options, Retention, StartError};
 pub use error::Error;
+pub use operate::facts;
 pub use operate::{PlannedAttempt, WaitReason, WaitingOn};
 pub use scheduler::EndpointHealth;

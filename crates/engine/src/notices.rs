@@ -1,12 +1,15 @@
 //! What happened, published on the topic `gateway:webhooks`: a bounded memory of the latest
-//! notices, and a live feed.
+//! notices, and a live feed. What operators asked for is told to them as events, too
+//! ([`crate::operator`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use postrider_core::delivery::Reason;
-use postrider_core::{DeliveryId, EndpointId, EventId, TenantId, Timestamp};
+use postrider_core::pattern::{RESERVED_PREFIX, is_reserved};
+use postrider_core::{DeliveryId, EndpointId, EventId, SourceId, TenantId, Timestamp};
+use serde::Serialize;
 use tokio::sync::broadcast;
 
 pub const TOPIC: &str = "gateway:webhooks";
@@ -26,9 +29,27 @@ pub enum NoticeKind {
     EndpointDisabled,
     BreakerOpened,
     BreakerClosed,
+    SignatureFailed,
 }
 
 impl NoticeKind {
+    pub const ALL: [Self; 9] = [
+        Self::Delivered,
+        Self::RetryScheduled,
+        Self::Failed,
+        Self::Dead,
+        Self::Cancelled,
+        Self::EndpointDisabled,
+        Self::BreakerOpened,
+        Self::BreakerClosed,
+        Self::SignatureFailed,
+    ];
+
+    /// The type of the event that tells it to operators.
+    pub fn event_type(self) -> String {
+        format!("{RESERVED_PREFIX}{}", self.as_str())
+    }
+
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Delivered => "delivery.delivered",
@@ -39,6 +60,7 @@ impl NoticeKind {
             Self::EndpointDisabled => "endpoint.disabled",
             Self::BreakerOpened => "endpoint.breaker_opened",
             Self::BreakerClosed => "endpoint.breaker_closed",
+            Self::SignatureFailed => "source.signature_failed",
         }
     }
 }
@@ -50,6 +72,7 @@ pub struct Notice {
     pub tenant: TenantId,
     pub kind: NoticeKind,
     pub endpoint: Option<EndpointId>,
+    pub source: Option<SourceId>,
     pub delivery: Option<DeliveryNotice>,
     pub detail: Option<String>,
 }
@@ -65,6 +88,69 @@ pub struct DeliveryNotice {
     pub reason: Option<Reason>,
     pub last_error: Option<String>,
     pub next_attempt_at: Option<Timestamp>,
+}
+
+/// A notice as it is shown, on the stream and as the payload of an event.
+#[derive(Debug, Serialize)]
+pub struct View<'a> {
+    id: String,
+    topic: &'static str,
+    kind: &'static str,
+    at: Timestamp,
+    tenant: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    endpoint_id: Option<EndpointId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    endpoint_name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source_id: Option<SourceId>,
+    #[serde(flatten)]
+    delivery: Option<DeliveryView<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<&'a str>,
+}
+
+#[derive(Debug, Serialize)]
+struct DeliveryView<'a> {
+    delivery_id: DeliveryId,
+    event_id: EventId,
+    correlation_id: Option<&'a str>,
+    attempts: u32,
+    reason: Option<Reason>,
+    last_error: Option<&'a str>,
+    next_attempt_at: Option<Timestamp>,
+}
+
+impl Notice {
+    /// The endpoint it is about.
+    pub fn about(&self) -> Option<EndpointId> {
+        self.endpoint.or_else(|| self.delivery.as_ref().map(|delivery| delivery.endpoint_id))
+    }
+
+    /// `tenant` is the name of the notice's tenant; `endpoint_name` that of its endpoint, where
+    /// it is to be shown.
+    pub fn view<'a>(&'a self, tenant: &'a str, endpoint_name: Option<&'a str>) -> View<'a> {
+        View {
+            id: self.id.to_string(),
+            topic: TOPIC,
+            kind: self.kind.as_str(),
+            at: self.at,
+            tenant,
+            endpoint_id: self.about(),
+            endpoint_name,
+            source_id: self.source,
+            delivery: self.delivery.as_ref().map(|delivery| DeliveryView {
+                delivery_id: delivery.delivery_id,
+                event_id: delivery.event_id,
+                correlation_id: delivery.correlation_id.as_deref(),
+                attempts: delivery.attempts,
+                reason: delivery.reason,
+                last_error: delivery.last_error.as_deref(),
+                next_attempt_at: delivery.next_attempt_at,
+            }),
+            detail: self.detail.as_deref(),
+        }
+    }
 }
 
 /// The topic.
@@ -100,20 +186,43 @@ impl Notices {
         retained.notices.iter().filter(|notice| notice.id > id).cloned().collect()
     }
 
-    pub(crate) fn publish(&self, notices: impl IntoIterator<Item = Draft>) {
+    /// Gives each notice its number and tells it; `each` sees it before the next one is told.
+    pub(crate) fn publish(
+        &self,
+        drafts: impl IntoIterator<Item = Draft>,
+        mut each: impl FnMut(&Arc<Notice>, Audience),
+    ) {
         let mut retained = self.retained.lock();
-        for draft in notices {
-            let Draft { at, tenant, kind, endpoint, delivery, detail } = draft;
+        for draft in drafts {
+            let Draft { at, tenant, kind, endpoint, source, delivery, detail, audience } = draft;
             let id = retained.next_id;
             retained.next_id += 1;
-            let notice = Arc::new(Notice { id, at, tenant, kind, endpoint, delivery, detail });
+            let notice =
+                Arc::new(Notice { id, at, tenant, kind, endpoint, source, delivery, detail });
             if retained.notices.len() == RETAINED {
                 retained.notices.pop_front();
             }
             retained.notices.push_back(Arc::clone(&notice));
+            each(&notice, audience);
             // Nobody listening is no failure. Sent under the lock, so that ids arrive in order.
             drop(self.feed.send(notice));
         }
+    }
+}
+
+/// Who is told of something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Audience {
+    Everyone,
+    /// It came of an event that told an operator something. To tell of it the same way would make
+    /// another such event, and so on for ever.
+    StreamOnly,
+}
+
+impl Audience {
+    /// Who is told of what happens because of an event of this type.
+    pub(crate) fn of(event_type: &str) -> Self {
+        if is_reserved(event_type) { Self::StreamOnly } else { Self::Everyone }
     }
 }
 
@@ -124,8 +233,10 @@ pub(crate) struct Draft {
     pub(crate) tenant: TenantId,
     pub(crate) kind: NoticeKind,
     pub(crate) endpoint: Option<EndpointId>,
+    pub(crate) source: Option<SourceId>,
     pub(crate) delivery: Option<DeliveryNotice>,
     pub(crate) detail: Option<String>,
+    pub(crate) audience: Audience,
 }
 
 #[cfg(test)]
@@ -133,14 +244,38 @@ mod tests {
     use super::*;
 
     fn draft(kind: NoticeKind) -> Draft {
-        let (at, tenant) = (Timestamp::MIN, TenantId::DEFAULT);
-        Draft { at, tenant, kind, endpoint: None, delivery: None, detail: None }
+        Draft {
+            at: Timestamp::MIN,
+            tenant: TenantId::DEFAULT,
+            kind,
+            endpoint: None,
+            source: None,
+            delivery: None,
+            detail: None,
+            audience: Audience::Everyone,
+        }
+    }
+
+    fn publish(notices: &Notices, drafts: impl IntoIterator<Item = Draft>) {
+        notices.publish(drafts, |_, _| {});
+    }
+
+    #[test]
+    fn every_kind_is_told_under_a_type_of_its_own() {
+        let types: std::collections::BTreeSet<String> =
+            NoticeKind::ALL.into_iter().map(NoticeKind::event_type).collect();
+        assert_eq!(types.len(), NoticeKind::ALL.len());
+        for event_type in types {
+            assert_eq!(Audience::of(&event_type), Audience::StreamOnly, "{event_type}");
+            assert_eq!(postrider_core::pattern::check_type(&event_type), Ok(()));
+        }
+        assert_eq!(Audience::of("order.created"), Audience::Everyone);
     }
 
     #[test]
     fn a_reader_resumes_where_it_stopped() {
         let notices = Notices::starting_at(10);
-        notices.publish([draft(NoticeKind::Delivered), draft(NoticeKind::Dead)]);
+        publish(&notices, [draft(NoticeKind::Delivered), draft(NoticeKind::Dead)]);
         let ids: Vec<u64> = notices.since(10).iter().map(|notice| notice.id).collect();
         assert_eq!(ids, [11]);
     }
@@ -148,7 +283,7 @@ mod tests {
     #[test]
     fn the_memory_is_bounded() {
         let notices = Notices::starting_at(0);
-        notices.publish((0..RETAINED + 5).map(|_| draft(NoticeKind::Delivered)));
+        publish(&notices, (0..RETAINED + 5).map(|_| draft(NoticeKind::Delivered)));
         assert_eq!(notices.since(0).len(), RETAINED);
         assert_eq!(notices.since(0)[0].id, 5);
     }

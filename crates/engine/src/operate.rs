@@ -9,10 +9,15 @@ use postrider_core::{
     Timestamp, step,
 };
 use postrider_store::ledger::DeliveryFilter;
-use postrider_store::record::{DeliveryRecord, MAX_DELIVERIES_PER_EVENT, NewDelivery, Settle};
+use postrider_store::record::{
+    DeliveryRecord, Event, MAX_DELIVERIES_PER_EVENT, NewDelivery, Settle,
+};
 
+use crate::accept::{self, Listening};
+use crate::acting::Acting;
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::filter::Facts;
 use crate::scheduler::Blocked;
 use crate::settler::{self, Decision};
 use crate::shared::Shared;
@@ -71,7 +76,8 @@ pub struct PlannedAttempt {
 
 impl Engine {
     /// Gives a delivery another life: attempts from zero, due at once.
-    pub async fn retry(&self, tenant: TenantId, id: DeliveryId) -> Result<DeliveryRecord, Error> {
+    pub async fn retry(&self, acting: Acting, id: DeliveryId) -> Result<DeliveryRecord, Error> {
+        let tenant = acting.tenant;
         for _ in 0..MAX_COLLISIONS {
             let record = self.record(tenant, id).await?;
             let shared = &self.shared;
@@ -80,7 +86,7 @@ impl Engine {
             };
             // What was read before the reservation may have changed until it.
             let record = self.record(tenant, id).await?;
-            if self.settle_record(&record, record.state, Happening::Reset).await? {
+            if self.settle_record(acting, &record, record.state, Happening::Reset).await? {
                 return self.record(tenant, id).await;
             }
         }
@@ -88,14 +94,15 @@ impl Engine {
     }
 
     /// Ends a delivery. If it is in flight the attempt still arrives, but nothing follows it.
-    pub async fn cancel(&self, tenant: TenantId, id: DeliveryId) -> Result<DeliveryRecord, Error> {
+    pub async fn cancel(&self, acting: Acting, id: DeliveryId) -> Result<DeliveryRecord, Error> {
+        let tenant = acting.tenant;
         for _ in 0..MAX_COLLISIONS {
             let record = self.record(tenant, id).await?;
             let reserved = Reserved::take(&self.shared, &record);
             let record = self.record(tenant, id).await?;
             let in_flight = reserved.is_none() && !record.state.is_terminal();
             let state = if in_flight { State::InFlight } else { record.state };
-            if self.settle_record(&record, state, Happening::Cancel).await? {
+            if self.settle_record(acting, &record, state, Happening::Cancel).await? {
                 return self.record(tenant, id).await;
             }
         }
@@ -105,15 +112,14 @@ impl Engine {
     /// Makes new deliveries of an old event: to the given endpoints, or to all that listen to it now.
     pub async fn replay_event(
         &self,
-        tenant: TenantId,
+        acting: Acting,
         id: EventId,
         endpoints: Option<Vec<EndpointId>>,
     ) -> Result<Vec<DeliveryId>, Error> {
-        let shared = &self.shared;
+        let (shared, tenant) = (&self.shared, acting.tenant);
         let event = shared.store.event(tenant, id).await?.ok_or(Error::NotFound)?;
         let now = shared.clock.now();
-        let deliveries =
-            self.addressees(tenant, &event.kind, endpoints, event.ordering_key.as_deref())?;
+        let deliveries = self.addressees(&event, endpoints)?;
         if deliveries.is_empty() {
             return Ok(Vec::new());
         }
@@ -121,7 +127,9 @@ impl Engine {
         let first = DeliveryId::from_i64(shared.take_ids(count));
         let ids = (0..i64::from(count)).map(|offset| DeliveryId::from_i64(first.as_i64() + offset));
         let endpoints: Vec<EndpointId> = deliveries.iter().map(|new| new.endpoint).collect();
-        shared.store.append_deliveries(id, first, deliveries, now).await?;
+        let detail = serde_json::json!({ "deliveries": count });
+        let audit = acting.audit(now, "event.replay", id, Some(&detail));
+        shared.store.append_deliveries(id, first, deliveries, now, Some(audit)).await?;
         let mut scheduler = shared.scheduler.lock();
         let orphans = endpoints
             .into_iter()
@@ -133,16 +141,23 @@ impl Engine {
         Ok(ids.collect())
     }
 
+    /// Without a choice, all that listen to it and whose filter lets it pass.
     fn addressees(
         &self,
-        tenant: TenantId,
-        kind: &str,
+        event: &Event,
         endpoints: Option<Vec<EndpointId>>,
-        ordering_key: Option<&str>,
     ) -> Result<Vec<NewDelivery>, Error> {
+        let (tenant, ordering_key) = (event.tenant, event.ordering_key.as_deref());
         let routes = self.shared.routes.load();
         let chosen = match endpoints {
-            None => routes.matching(tenant, kind),
+            None => {
+                let Listening { routes, errors } = accept::listening(&routes, tenant, facts(event));
+                if let Some((endpoint, error)) = errors.into_iter().next() {
+                    let message = format!("the filter of {endpoint} cannot be evaluated: {error}");
+                    return Err(Error::invalid("endpoints", message));
+                }
+                routes
+            }
             Some(ids) if ids.len() > MAX_DELIVERIES_PER_EVENT => {
                 return Err(Error::invalid("endpoints", "are too many"));
             }
@@ -170,13 +185,18 @@ impl Engine {
     /// Removes dead letters for good.
     pub async fn purge_dead_letters(
         &self,
-        tenant: TenantId,
+        acting: Acting,
         filter: DeliveryFilter,
     ) -> Result<u64, Error> {
+        let (store, tenant) = (&self.shared.store, acting.tenant);
+        let detail = serde_json::to_value(&filter).ok();
+        let now = self.shared.clock.now();
+        let audit = acting.audit(now, "dead_letters.purge", "dead letters", detail.as_ref());
         let mut removed = 0;
         loop {
-            let store = &self.shared.store;
-            let batch = store.purge_dead_letters(tenant, filter.clone(), PURGE_BATCH).await?;
+            let audit = Some(audit.clone());
+            let batch =
+                store.purge_dead_letters(tenant, filter.clone(), PURGE_BATCH, audit).await?;
             removed += batch;
             if batch == 0 {
                 return Ok(removed);
@@ -238,6 +258,7 @@ impl Engine {
     /// Takes one step with a delivery. False if it changed under our hands.
     async fn settle_record(
         &self,
+        acting: Acting,
         record: &DeliveryRecord,
         state: State,
         happening: Happening,
@@ -269,7 +290,16 @@ impl Engine {
                         attempt: None,
                     },
                 };
-                let applied = settler::apply(shared, vec![decision]).await?;
+                let action = match happening {
+                    Happening::Cancel => "delivery.cancel",
+                    Happening::Reset
+                    | Happening::Start
+                    | Happening::Finish(_)
+                    | Happening::LeaseExpired
+                    | Happening::Sweep => "delivery.retry",
+                };
+                let audit = acting.audit(now, action, record.id, None);
+                let applied = settler::apply(shared, vec![decision], Some(audit)).await?;
                 Ok(applied.first().copied().unwrap_or(false))
             }
             Transition::Stays(why) => Err(Error::Conflict(
@@ -284,6 +314,18 @@ impl Engine {
                 .into(),
             )),
         }
+    }
+}
+
+/// What filters see of a stored event.
+pub fn facts(event: &Event) -> Facts<'_> {
+    Facts {
+        kind: &event.kind,
+        headers: &event.headers,
+        metadata: event.metadata.as_deref(),
+        content_type: &event.content_type,
+        body: &event.body,
+        source: event.source,
     }
 }
 

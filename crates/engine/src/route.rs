@@ -1,19 +1,22 @@
 //! Which endpoints an event goes to, and what each needs to be sent to: compiled from
 //! configuration once, read by every event.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use postrider_core::endpoint::{Destination as Target, EndpointState};
-use postrider_core::pattern::Pattern;
+use postrider_core::pattern::{Pattern, is_reserved};
 use postrider_core::policy::Presets;
 use postrider_core::signing::{Secret, Signer};
 use postrider_core::{Endpoint, EndpointId, Policy, TenantId, Timestamp};
 
 use crate::destination::{Destination, Guard};
 use crate::error::Error;
+use crate::filter::Filter;
+use crate::http_client::{EndpointTls, TlsPem};
+use crate::notices::NoticeKind;
 
 /// An endpoint, ready to be used.
 #[derive(Debug)]
@@ -22,6 +25,10 @@ pub(crate) struct Route {
     pub(crate) policy: Policy,
     pub(crate) signer: Signer,
     pub(crate) destination: Arc<Destination>,
+    /// What an event has to meet.
+    pub(crate) filter: Option<Filter>,
+    /// What the endpoint needs of TLS beyond the rest.
+    pub(crate) tls: Option<Arc<EndpointTls>>,
     /// The endpoint's own headers.
     pub(crate) headers: HeaderMap,
     pub(crate) timeout: Duration,
@@ -51,6 +58,24 @@ impl Route {
         let Target::Url(url) = &spec.destination;
         let destination =
             guard.check_url(url).map_err(|refusal| Error::invalid("url", refusal.to_string()))?;
+        let tls = endpoint
+            .tls
+            .as_ref()
+            .map(|tls| {
+                EndpointTls::from_pem(TlsPem {
+                    client_cert: tls.client_cert.as_deref(),
+                    client_key: tls.client_key.as_deref(),
+                    ca: tls.ca.as_deref(),
+                })
+            })
+            .transpose()
+            .map_err(|error| Error::invalid(error.field, error.message))?;
+        let filter = spec
+            .filter
+            .as_deref()
+            .map(Filter::compile)
+            .transpose()
+            .map_err(|invalid| Error::invalid("filter", invalid.to_string()))?;
         let mut headers = HeaderMap::with_capacity(spec.headers.len());
         for (name, value) in &spec.headers {
             let field = || format!("headers.{name}");
@@ -75,6 +100,8 @@ impl Route {
             signer: Signer::new(&spec.signing, &secrets),
             policy,
             destination: Arc::new(destination),
+            filter,
+            tls: tls.map(Arc::new),
             headers,
             timeout: spec.timeout.unwrap_or(defaults.timeout),
             max_in_flight: spec.max_in_flight.unwrap_or(defaults.max_in_flight),
@@ -97,6 +124,8 @@ impl Route {
 pub(crate) struct Routes {
     by_id: HashMap<EndpointId, Arc<Route>>,
     by_tenant: HashMap<TenantId, Index>,
+    /// The kinds of notices that each tenant has told to it as events.
+    told: HashMap<TenantId, HashSet<NoticeKind>>,
 }
 
 /// One tenant's endpoints by what they listen to: a lookup per part of an event's type rather than
@@ -120,6 +149,11 @@ impl Routes {
                     Pattern::Prefix(prefix) => index.prefix.entry(prefix.clone()).or_default(),
                 };
                 bucket.push(Arc::clone(&route));
+                if pattern.names_reserved() {
+                    let told = all.told.entry(route.endpoint.tenant).or_default();
+                    let asked_for = |kind: &NoticeKind| pattern.matches(&kind.event_type());
+                    told.extend(NoticeKind::ALL.into_iter().filter(asked_for));
+                }
             }
             all.by_id.insert(route.id(), route);
         }
@@ -145,11 +179,22 @@ impl Routes {
         self.by_id.values()
     }
 
+    /// Whether anybody at all has notices told to them as events.
+    pub(crate) fn tells(&self) -> bool {
+        !self.told.is_empty()
+    }
+
+    /// Whether an endpoint of the tenant asks for notices of this kind.
+    pub(crate) fn tells_of(&self, tenant: TenantId, kind: NoticeKind) -> bool {
+        self.told.get(&tenant).is_some_and(|kinds| kinds.contains(&kind))
+    }
+
     /// The endpoints an event of this type goes to, each once, oldest first. Paused and disabled
     /// ones too: what they would have got waits for them.
     pub(crate) fn matching(&self, tenant: TenantId, kind: &str) -> Vec<&Arc<Route>> {
         let Some(index) = self.by_tenant.get(&tenant) else { return Vec::new() };
-        let mut found: Vec<&Arc<Route>> = index.any.iter().collect();
+        let any = if is_reserved(kind) { &[][..] } else { &index.any };
+        let mut found: Vec<&Arc<Route>> = any.iter().collect();
         found.extend(index.exact.get(kind).into_iter().flatten());
         if !index.prefix.is_empty() {
             for (dot, _) in kind.match_indices('.') {

@@ -7,15 +7,18 @@ use std::time::Duration;
 use postrider_core::delivery::{Next, State};
 use postrider_core::{EndpointId, EventId, TenantId, Timestamp};
 use postrider_store::Error as StoreError;
+use postrider_store::audit::Audit;
 use postrider_store::journal::Urgency;
 use postrider_store::record::{Attempt, Settle, Settled, Waiting};
 use tokio::sync::mpsc;
 
 use crate::breaker::Change;
-use crate::notices::{DeliveryNotice, Draft, NoticeKind};
+use crate::endpoints::{Cause, Disable};
+use crate::notices::{Audience, DeliveryNotice, Draft, NoticeKind};
 use crate::route::Route;
 use crate::scheduler::{Finish, Health, Scheduler};
 use crate::shared::Shared;
+use crate::{failing, operator};
 
 /// Decided changes waiting for a commit. Every one has a slot, so slots bound it as well.
 const QUEUE: usize = 4_096;
@@ -79,6 +82,8 @@ async fn settle(shared: &Arc<Shared>, batch: &mut Vec<Verdict>) {
     let now = shared.clock.now();
     let mut drafts = Vec::with_capacity(batch.len());
     let mut orphans = Vec::new();
+    // Before any slot is free: who waits for the last one must also wait for what is told of it.
+    let expected = shared.operators.expect();
     {
         let mut scheduler = shared.scheduler.lock();
         for (verdict, settled) in batch.drain(..).zip(answers) {
@@ -96,13 +101,14 @@ async fn settle(shared: &Arc<Shared>, batch: &mut Vec<Verdict>) {
             if let Some(next_in_line) = promoted {
                 orphans.extend(hand_on(&mut scheduler, next_in_line, now));
             }
-            if verdict.next.disable_endpoint {
+            if let Some(disable) = verdict.disables(shared) {
                 scheduler.suspend(verdict.route.id());
-                shared.disable_later(verdict.route.endpoint.tenant, verdict.route.id());
+                shared.disable_later(disable);
             }
         }
     }
-    shared.notices.publish(drafts);
+    shared.publish(drafts);
+    drop(expected);
     shared.cancel_orphans(orphans);
     shared.pump();
     shared.settled.notify_waiters();
@@ -157,6 +163,21 @@ impl Verdict {
         }
     }
 
+    fn audience(&self) -> Audience {
+        Audience::of(&self.waiting.event.kind)
+    }
+
+    /// Whether this was the attempt after which its endpoint is of no use.
+    fn disables(&self, shared: &Arc<Shared>) -> Option<Disable> {
+        let (endpoint, audience) = (&self.route.endpoint, self.audience());
+        if self.next.disable_endpoint {
+            let (tenant, id) = (endpoint.tenant, endpoint.id);
+            return Some(Disable { tenant, id, cause: Cause::Gone, audience });
+        }
+        let attempt = self.attempt.as_ref()?;
+        failing::note(shared, endpoint, attempt.class, audience, self.at)
+    }
+
     fn notice(&self) -> Draft {
         let kind = match self.next.state {
             State::Delivered => NoticeKind::Delivered,
@@ -171,6 +192,7 @@ impl Verdict {
             tenant: self.route.endpoint.tenant,
             kind,
             endpoint: Some(self.waiting.endpoint),
+            source: None,
             delivery: Some(DeliveryNotice {
                 delivery_id: self.waiting.id,
                 event_id: self.waiting.event.id,
@@ -182,6 +204,7 @@ impl Verdict {
                 next_attempt_at: self.next.due,
             }),
             detail: None,
+            audience: self.audience(),
         }
     }
 
@@ -194,8 +217,10 @@ impl Verdict {
                 Change::Closed => NoticeKind::BreakerClosed,
             },
             endpoint: Some(self.waiting.endpoint),
+            source: None,
             delivery: None,
             detail: None,
+            audience: self.audience(),
         }
     }
 }
@@ -221,12 +246,16 @@ pub(crate) struct Decision {
 pub(crate) async fn apply(
     shared: &Arc<Shared>,
     decisions: Vec<Decision>,
+    audit: Option<Audit>,
 ) -> Result<Vec<bool>, StoreError> {
     if decisions.is_empty() {
         return Ok(Vec::new());
     }
     let settles = decisions.iter().map(|decision| decision.settle.clone()).collect();
-    let answers = shared.store.settle(settles, Urgency::Now).await?;
+    let answers = match audit {
+        Some(audit) => shared.store.settle_by(settles, audit).await?,
+        None => shared.store.settle(settles, Urgency::Now).await?,
+    };
     let now = shared.clock.now();
     let mut applied = Vec::with_capacity(answers.len());
     let mut drafts = Vec::new();
@@ -247,7 +276,8 @@ pub(crate) async fn apply(
             Settled::Stale => applied.push(false),
         }
     }
-    shared.notices.publish(drafts);
+    operator::leave_out_echoes(shared, &mut drafts).await;
+    shared.publish(drafts);
     shared.cancel_orphans(orphans);
     shared.pump();
     Ok(applied)
@@ -279,6 +309,7 @@ impl Decision {
             tenant: self.tenant,
             kind,
             endpoint: Some(self.settle.endpoint),
+            source: None,
             delivery: Some(DeliveryNotice {
                 delivery_id: self.settle.id,
                 event_id: self.event,
@@ -290,6 +321,7 @@ impl Decision {
                 next_attempt_at: None,
             }),
             detail: None,
+            audience: Audience::Everyone,
         })
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use postrider_core::id::Sequence;
-use postrider_core::{DeliveryId, EndpointId, TenantId, Timestamp};
+use postrider_core::{DeliveryId, EndpointId, Timestamp};
 use postrider_store::Store;
 use postrider_store::journal::Page;
 use tokio::runtime::Handle;
@@ -16,12 +16,16 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::carrier::Carrier;
 use crate::destination::Guard;
+use crate::endpoints::Disable;
 use crate::engine::Options;
-use crate::notices::Notices;
+use crate::failing::Failing;
+use crate::notices::{Draft, Notices};
+use crate::operator::Operators;
 use crate::ports::{Clock, Entropy};
 use crate::route::Routes;
 use crate::scheduler::{Scheduler, WINDOW, WINDOW_BYTES};
 use crate::settler::Settler;
+use crate::via::Instance;
 use crate::{courier, endpoints};
 
 /// Pages read from the store at the same time.
@@ -38,10 +42,14 @@ pub(crate) struct Shared {
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) guard: Arc<Guard>,
     pub(crate) carrier: Arc<dyn Carrier>,
+    pub(crate) instance: Instance,
     pub(crate) routes: ArcSwap<Routes>,
     pub(crate) scheduler: Mutex<Scheduler>,
     pub(crate) ids: Mutex<Sequence>,
     pub(crate) notices: Notices,
+    pub(crate) operators: Operators,
+    /// Since when endpoints fail. Taken while the scheduler is locked, never the other way round.
+    pub(crate) failing: Mutex<Failing>,
     pub(crate) settler: Settler,
     pub(crate) runtime: Handle,
     /// Configuration changes one at a time, so that memory and store agree on the last one.
@@ -90,9 +98,21 @@ impl Shared {
         }
     }
 
-    /// Disables an endpoint that is gone for good, outside the settling path.
-    pub(crate) fn disable_later(self: &Arc<Self>, tenant: TenantId, endpoint: EndpointId) {
-        self.runtime.spawn(endpoints::disable(Arc::clone(self), tenant, endpoint));
+    /// Tells the world, and those operators who asked to be told by an event.
+    pub(crate) fn publish(&self, drafts: impl IntoIterator<Item = Draft>) {
+        let routes = self.routes.load();
+        if routes.tells() {
+            self.notices.publish(drafts, |notice, audience| {
+                self.operators.tell(&routes, notice, audience);
+            });
+        } else {
+            self.notices.publish(drafts, |_, _| {});
+        }
+    }
+
+    /// Disables an endpoint that is of no use, outside the settling path.
+    pub(crate) fn disable_later(self: &Arc<Self>, disable: Disable) {
+        self.runtime.spawn(endpoints::disable(Arc::clone(self), disable));
     }
 }
 

@@ -6,11 +6,13 @@ use axum::extract::FromRequestParts;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
-use postrider_core::TenantId;
+use postrider_core::{TenantId, Timestamp};
+use postrider_engine::Acting;
+use postrider_store::audit::Actor;
 use postrider_store::registry::Role;
 
 use crate::App;
-use crate::keys::Keys;
+use crate::keys::{Denied, Keys, Known, Turn};
 use crate::problem::Problem;
 
 /// The header by which an admin key says in which tenant it acts.
@@ -21,20 +23,85 @@ const TENANT_HEADER: &str = "postrider-tenant";
 pub(crate) struct Caller {
     /// Everything it reads and changes is in here.
     pub(crate) tenant: TenantId,
+    /// In whose name it changes something: its key's.
+    pub(crate) actor: Actor,
+    pub(crate) role: Role,
+    /// Where its look at keys and at changes ends; none is nowhere: an admin key that named no
+    /// tenant sees those of all.
+    pub(crate) reach: Option<TenantId>,
+}
+
+impl Caller {
+    pub(crate) fn acting(&self) -> Acting {
+        Acting { tenant: self.tenant, by: self.actor }
+    }
+
+    /// The right to change keys and tenants, and the time. Its own key is looked at again: it may
+    /// have been revoked while the rest of the request was on its way, and whoever holds a stolen
+    /// key must not get another one by being slow.
+    pub(crate) async fn turn(&self, app: &App) -> Result<(Turn, Timestamp), Problem> {
+        let turn = app.keys.turn().await;
+        let now = app.engine.clock().now();
+        match self.actor {
+            Actor::Key(id) => app.keys.check(id, now).map_err(refuse)?,
+            Actor::Gateway => {}
+        }
+        Ok((turn, now))
+    }
 }
 
 impl FromRequestParts<Arc<App>> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
-        identify(&parts.headers, &app.keys)
+        identify(parts, app)
     }
 }
 
-fn identify(headers: &HeaderMap, keys: &Keys) -> Result<Caller, Problem> {
-    let key = bearer(headers)
+/// A caller that showed an admin key.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Admin(pub(crate) Caller);
+
+impl FromRequestParts<Arc<App>> for Admin {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        let caller = identify(parts, app)?;
+        match caller.role {
+            Role::Admin => Ok(Self(caller)),
+            Role::Tenant(_) => Err(Problem::forbidden("this needs an admin key")),
+        }
+    }
+}
+
+fn identify(parts: &Parts, app: &App) -> Result<Caller, Problem> {
+    let now = app.engine.clock().now();
+    app.throttle.admit(&parts.extensions, now)?;
+    let key = bearer(&parts.headers)
         .ok_or_else(|| Problem::unauthorized("send `Authorization: Bearer pr_…`"))?;
-    let role = keys.role(key).ok_or_else(|| Problem::unauthorized("this key is not known"))?;
+    let known = app.keys.identify(key, now, app.throttle.per_key());
+    let known = known.map_err(|denied| match denied {
+        Denied::Unknown => app.throttle.failed_login(&parts.extensions, now),
+        // Whoever shows a key that once was good is not guessing: it is not counted as a failed
+        // login, which would shut out the new key beside it.
+        other @ (Denied::Revoked | Denied::Expired | Denied::TooOften(_)) => refuse(other),
+    })?;
+    place(known, &parts.headers, &app.keys)
+}
+
+fn refuse(denied: Denied) -> Problem {
+    match denied {
+        Denied::Unknown => Problem::unauthorized("this key is not known"),
+        Denied::Revoked => Problem::unauthorized("this key has been revoked"),
+        Denied::Expired => Problem::unauthorized("this key has expired"),
+        Denied::TooOften(wait) => {
+            Problem::too_many("this key is used more often than it may be; go slower", wait)
+        }
+    }
+}
+
+/// Finds the tenant in which a key acts.
+fn place(Known { id, role }: Known, headers: &HeaderMap, keys: &Keys) -> Result<Caller, Problem> {
     let named = match headers.get(TENANT_HEADER) {
         None => None,
         Some(name) => {
@@ -42,16 +109,17 @@ fn identify(headers: &HeaderMap, keys: &Keys) -> Result<Caller, Problem> {
             Some(tenant)
         }
     };
-    let tenant = match (role, named) {
-        (Role::Admin, None) => TenantId::DEFAULT,
-        (Role::Admin, Some(tenant)) => tenant.ok_or_else(|| Problem::not_found("tenant"))?,
-        (Role::Tenant(own), None) => own,
-        (Role::Tenant(own), Some(Some(named))) if own == named => own,
+    let reach = match (role, named) {
+        (Role::Admin, None) => None,
+        (Role::Admin, Some(tenant)) => Some(tenant.ok_or_else(|| Problem::not_found("tenant"))?),
+        (Role::Tenant(own), None) => Some(own),
+        (Role::Tenant(own), Some(Some(named))) if own == named => Some(own),
         (Role::Tenant(_), Some(_)) => {
             return Err(Problem::forbidden("the key of a tenant acts in its own tenant only"));
         }
     };
-    Ok(Caller { tenant })
+    let tenant = reach.unwrap_or(TenantId::DEFAULT);
+    Ok(Caller { tenant, actor: Actor::Key(id), role, reach })
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::stream::{self, Stopping};
+use crate::throttle::Peer;
 
 /// After a failed accept (no descriptors left, say) it would fail again at once.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
@@ -62,16 +64,17 @@ pub async fn serve(
     loop {
         let accepted = async {
             let place = Arc::clone(&places).acquire_owned().await.map_err(io::Error::other)?;
-            listener.accept().await.map(|(stream, _)| (stream, place))
+            listener.accept().await.map(|(stream, from)| (stream, from.ip(), place))
         };
         tokio::select! {
             biased;
             () = &mut shutdown => break,
             accepted = accepted => match accepted {
-                Ok((stream, place)) => {
+                Ok((stream, from, place)) => {
                     let stopping = Stopping(stopping.clone());
                     let builder = Arc::clone(&builder);
-                    tokio::spawn(carry(stream, builder, router.clone(), limits, stopping, place));
+                    let router = router.clone();
+                    tokio::spawn(carry(stream, from, builder, router, limits, stopping, place));
                 }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
@@ -113,6 +116,7 @@ fn builder(limits: ConnectionLimits) -> auto::Builder<TokioExecutor> {
 /// One connection from its start to its end. It holds its place until then.
 async fn carry(
     stream: TcpStream,
+    from: IpAddr,
     builder: Arc<auto::Builder<TokioExecutor>>,
     router: Router,
     limits: ConnectionLimits,
@@ -126,8 +130,10 @@ async fn carry(
     let spoken = AtomicBool::new(false);
     let router = TowerToHyperService::new(router);
     let for_streams = stopping.clone();
+    let peer = Peer::from(from);
     let service = service_fn(|mut request: Request<Incoming>| {
         spoken.store(true, Ordering::Relaxed);
+        request.extensions_mut().insert(peer);
         if request.uri().path() == stream::PATH {
             request.extensions_mut().insert(for_streams.clone());
         }

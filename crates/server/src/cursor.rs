@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use postrider_core::{DeliveryId, EndpointId, EventId};
+use postrider_core::{DeliveryId, EndpointId, EventId, SourceId};
 use postrider_store::ledger::Position;
 
 use crate::problem::Problem;
@@ -12,6 +12,7 @@ const VERSION: u8 = 1;
 const EVENT: u8 = b'e';
 const DELIVERY: u8 = b'd';
 const ENDPOINT: u8 = b'p';
+const SOURCE: u8 = b's';
 
 /// A place in a list of one kind. A cursor of one list means nothing to another.
 pub(crate) trait Cursor: Sized {
@@ -46,6 +47,19 @@ impl Cursor for EndpointId {
     fn from_bytes(kind: u8, numbers: &[i64]) -> Option<Self> {
         match (kind, numbers) {
             (ENDPOINT, &[id]) => Some(Self::from_i64(id)),
+            _ => None,
+        }
+    }
+}
+
+impl Cursor for SourceId {
+    fn to_text(&self) -> String {
+        encode(SOURCE, &[self.as_i64()])
+    }
+
+    fn from_bytes(kind: u8, numbers: &[i64]) -> Option<Self> {
+        match (kind, numbers) {
+            (SOURCE, &[id]) => Some(Self::from_i64(id)),
             _ => None,
         }
     }

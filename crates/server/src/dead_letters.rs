@@ -17,7 +17,7 @@ use crate::problem::Problem;
 
 /// How many dead letters can be named one by one.
 const MAX_IDS: usize = 1_000;
-const MAX_RATE_PER_SECOND: f64 = 100_000.0;
+const MAX_RATE_PER_SECOND: f64 = 10_000.0;
 /// The slowest pace is one in a bit less than three hours.
 const MIN_RATE_PER_SECOND: f64 = 0.0001;
 
@@ -69,7 +69,7 @@ pub(crate) async fn replay(
         let matched = app.engine.store().count_dead_letters(caller.tenant, filter).await?;
         return json(StatusCode::OK, &Matched { matched });
     }
-    let job = app.engine.replay_dead_letters(caller.tenant, filter, rate).await?;
+    let job = app.engine.replay_dead_letters(caller.acting(), filter, rate).await?;
     json(StatusCode::ACCEPTED, &serde_json::json!({ "job": job.id, "matched": job.matched }))
 }
 
@@ -115,7 +115,7 @@ pub(crate) async fn purge(
         ));
     }
     let filter = among_dead_letters(filter, state_field)?;
-    let deleted = app.engine.purge_dead_letters(caller.tenant, filter).await?;
+    let deleted = app.engine.purge_dead_letters(caller.acting(), filter).await?;
     json(StatusCode::OK, &serde_json::json!({ "deleted": deleted }))
 }
 

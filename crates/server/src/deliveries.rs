@@ -48,7 +48,7 @@ pub(crate) async fn retry(
     Id(id): Id<DeliveryId>,
     _: NoBody,
 ) -> Answer {
-    let record = app.engine.retry(caller.tenant, id).await.or_missing("delivery")?;
+    let record = app.engine.retry(caller.acting(), id).await.or_missing("delivery")?;
     answer_one(&app, &record).await
 }
 
@@ -58,7 +58,7 @@ pub(crate) async fn cancel(
     Id(id): Id<DeliveryId>,
     _: NoBody,
 ) -> Answer {
-    let record = app.engine.cancel(caller.tenant, id).await.or_missing("delivery")?;
+    let record = app.engine.cancel(caller.acting(), id).await.or_missing("delivery")?;
     answer_one(&app, &record).await
 }
 

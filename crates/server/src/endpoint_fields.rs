@@ -6,10 +6,10 @@ use std::fmt;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
-use postrider_core::endpoint::{Destination, Ordering, RateLimit, Spec};
+use postrider_core::endpoint::{Destination, Format, Ordering, RateLimit, Spec, Tls};
 use postrider_core::pattern::Pattern;
 use postrider_core::signing::Scheme;
-use postrider_core::{policy, span};
+use postrider_core::{SourceId, policy, span};
 use serde::de::{self, Deserialize, Deserializer};
 
 use crate::extract::Object;
@@ -18,8 +18,10 @@ use crate::problem::Problem;
 
 const MAX_NAME_CHARS: usize = 200;
 const MAX_EVENT_TYPES: usize = 100;
+const MAX_SOURCES: usize = 100;
 const MAX_HEADERS: usize = 50;
 const MAX_HEADER_VALUE_BYTES: usize = 4 << 10;
+const MAX_CHAT_ID_CHARS: usize = 64;
 const MAX_IN_FLIGHT: u32 = 1_000;
 const MAX_PER_SECOND: f64 = 100_000.0;
 const MAX_BURST: u32 = 100_000;
@@ -50,6 +52,8 @@ pub(crate) struct Fields {
     name: Said<String>,
     url: Said<String>,
     event_types: Said<Vec<Pattern>>,
+    sources: Said<Vec<SourceId>>,
+    filter: Said<String>,
     policy: Said<policy::Spec>,
     ordering: Said<Ordering>,
     rate_limit: Said<Object<RateLimit>>,
@@ -57,8 +61,10 @@ pub(crate) struct Fields {
     timeout: Said<Span>,
     headers: Said<Headers>,
     signing: Said<Object<Scheme>>,
+    format: Said<Format>,
     metadata: Said<serde_json::Map<String, serde_json::Value>>,
     pub(crate) secret: Option<String>,
+    tls: Said<Object<Tls>>,
 
     #[serde(rename = "hub")]
     _hub: Option<Unsupported>,
@@ -66,10 +72,6 @@ pub(crate) struct Fields {
     _pull: Option<Unsupported>,
     #[serde(rename = "command")]
     _command: Option<Unsupported>,
-    #[serde(rename = "filter")]
-    _filter: Option<Unsupported>,
-    #[serde(rename = "sources")]
-    _sources: Option<Unsupported>,
 }
 
 impl Fields {
@@ -86,6 +88,8 @@ impl Fields {
             name: None,
             destination: Destination::Url(url),
             event_types: vec![Pattern::Any],
+            sources: Vec::new(),
+            filter: None,
             policy: policy::Spec::default(),
             ordering: Ordering::default_for(preset),
             rate_limit: None,
@@ -93,8 +97,19 @@ impl Fields {
             timeout: None,
             headers: BTreeMap::new(),
             signing: Scheme::default(),
+            format: None,
             metadata: serde_json::Map::new(),
         })
+    }
+
+    /// What of TLS holds from now on. Said at all, it is said whole: a key and its certificate change
+    /// together.
+    pub(crate) fn tls(&mut self, current: Option<Tls>) -> Option<Tls> {
+        match std::mem::take(&mut self.tls) {
+            Said::Nothing => current,
+            Said::Null => None,
+            Said::Value(Object(tls)) => Some(tls),
+        }
     }
 
     /// A changed endpoint: what is not said stays, `null` is back to the usual.
@@ -106,6 +121,9 @@ impl Fields {
         self.event_types.change(&mut spec.event_types, |types| {
             check_event_types(types.unwrap_or_else(|| vec![Pattern::Any]))
         })?;
+        self.sources.change(&mut spec.sources, |said| check_sources(said.unwrap_or_default()))?;
+        // The engine reads the expression.
+        self.filter.change(&mut spec.filter, Ok)?;
         self.policy.change(&mut spec.policy, |policy| Ok(policy.unwrap_or_default()))?;
         let usual_ordering = Ordering::default_for(spec.policy.preset);
         self.ordering.change(&mut spec.ordering, |said| Ok(said.unwrap_or(usual_ordering)))?;
@@ -122,6 +140,7 @@ impl Fields {
         self.signing.change(&mut spec.signing, |scheme| {
             Ok(scheme.map_or_else(Scheme::default, |Object(scheme)| scheme))
         })?;
+        self.format.change(&mut spec.format, |format| format.map(check_format).transpose())?;
         self.metadata
             .change(&mut spec.metadata, |metadata| check_metadata(metadata.unwrap_or_default()))?;
         check_signature_header(&spec)?;
@@ -144,6 +163,16 @@ fn check_event_types(types: Vec<Pattern>) -> Result<Vec<Pattern>, Problem> {
     } else {
         let message = format!("must have 1 to {MAX_EVENT_TYPES} entries; \"*\" is every type");
         Err(Problem::invalid("event_types", message))
+    }
+}
+
+fn check_sources(mut sources: Vec<SourceId>) -> Result<Vec<SourceId>, Problem> {
+    sources.sort_unstable();
+    sources.dedup();
+    if sources.len() <= MAX_SOURCES {
+        Ok(sources)
+    } else {
+        Err(Problem::invalid("sources", format!("must have at most {MAX_SOURCES} entries")))
     }
 }
 
@@ -199,6 +228,19 @@ fn check_headers(Headers(headers): Headers) -> Result<BTreeMap<String, String>, 
         }
     }
     Ok(headers)
+}
+
+fn check_format(format: Format) -> Result<Format, Problem> {
+    match &format {
+        Format::Telegram { chat_id }
+            if !(1..=MAX_CHAT_ID_CHARS).contains(&chat_id.chars().count())
+                || chat_id.chars().any(|char| char.is_control() || char.is_whitespace()) =>
+        {
+            let message = format!("must be 1 to {MAX_CHAT_ID_CHARS} visible characters");
+            Err(Problem::invalid("format.telegram.chat_id", message))
+        }
+        Format::Slack | Format::Telegram { .. } => Ok(format),
+    }
 }
 
 fn check_signature_header(spec: &Spec) -> Result<(), Problem> {
@@ -376,6 +418,14 @@ mod tests {
             (r#""max_in_flight":0"#, "max_in_flight"),
             (r#""max_in_flight":1001"#, "max_in_flight"),
             (r#""max_in_flight":1.5"#, "max_in_flight"),
+            (r#""format":"teams""#, "format"),
+            (r#""format":{"telegram":{}}"#, "format.telegram.chat_id"),
+            (r#""format":{"telegram":{"chat_id":""}}"#, "format.telegram.chat_id"),
+            (r#""format":{"telegram":{"chat_id":"1 2"}}"#, "format.telegram.chat_id"),
+            (
+                &format!(r#""format":{{"telegram":{{"chat_id":"{long}"}}}}"#),
+                "format.telegram.chat_id",
+            ),
             (r#""timeout":"99ms""#, "timeout"),
             (r#""timeout":"61s""#, "timeout"),
             (r#""timeout":"-5s""#, "timeout"),
@@ -402,8 +452,10 @@ mod tests {
             (r#""hub":"hub_1""#, "hub"),
             (r#""pull":true"#, "pull"),
             (r#""command":["ls"]"#, "command"),
-            (r#""filter":"a == 1""#, "filter"),
-            (r#""sources":[]"#, "sources"),
+            (r#""filter":7"#, "filter"),
+            (r#""sources":["ep_0000000000000"]"#, "sources[0]"),
+            (r#""tls":"-----BEGIN""#, "tls"),
+            (r#""tls":{"key":"x"}"#, "tls.key"),
             (r#""colour":1"#, "colour"),
         ];
         for (field_text, field) in cases {

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use axum::extract::State;
 use http::StatusCode;
-use postrider_core::endpoint::{Destination, EndpointState, Ordering, RateLimit};
+use postrider_core::endpoint::{Destination, EndpointState, Format, Ordering, RateLimit};
 use postrider_core::pattern::Pattern;
 use postrider_core::policy::{self, Preset};
 use postrider_core::signing::{Scheme, Secret};
-use postrider_core::{Endpoint, EndpointId, Timestamp, span};
-use postrider_engine::EndpointAction;
+use postrider_core::{Endpoint, EndpointId, SourceId, Timestamp, span};
+use postrider_engine::{EndpointAction, Private};
 use serde::{Deserialize, Serialize};
 
 use crate::App;
@@ -30,9 +30,9 @@ pub(crate) async fn create(
     caller: Caller,
     Json(mut fields): Json<Fields>,
 ) -> Answer {
-    let secret = fields.secret.take();
+    let private = Private { secret: fields.secret.take(), tls: fields.tls(None) };
     let spec = fields.into_spec()?;
-    let endpoint = app.engine.create_endpoint(caller.tenant, spec, secret).await?;
+    let endpoint = app.engine.create_endpoint(caller.acting(), spec, private).await?;
     let secret = newest_secret(&endpoint);
     json(StatusCode::CREATED, &View { secret, ..View::of(&endpoint) })
 }
@@ -61,16 +61,18 @@ pub(crate) async fn change(
     State(app): State<Arc<App>>,
     caller: Caller,
     Id(id): Id<EndpointId>,
-    Json(fields): Json<Fields>,
+    Json(mut fields): Json<Fields>,
 ) -> Answer {
     if fields.secret.is_some() {
         return Err(Problem::invalid("secret", "is changed by POST …/rotate-secret"));
     }
     // One at a time, or two changes of different fields could undo each other.
     let _turn = app.changing.lock().await;
-    let spec = fields.merge_into(find(&app, caller, id)?.spec.clone())?;
-    let endpoint =
-        app.engine.update_endpoint(caller.tenant, id, spec).await.or_missing("endpoint")?;
+    let current = find(&app, caller, id)?;
+    let tls = fields.tls(current.tls.clone());
+    let spec = fields.merge_into(current.spec.clone())?;
+    let changed = app.engine.update_endpoint(caller.acting(), id, spec, tls).await;
+    let endpoint = changed.or_missing("endpoint")?;
     json(StatusCode::OK, &View::of(&endpoint))
 }
 
@@ -79,7 +81,7 @@ pub(crate) async fn delete(
     caller: Caller,
     Id(id): Id<EndpointId>,
 ) -> Result<StatusCode, Problem> {
-    app.engine.delete_endpoint(caller.tenant, id).await.or_missing("endpoint")?;
+    app.engine.delete_endpoint(caller.acting(), id).await.or_missing("endpoint")?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -111,7 +113,7 @@ pub(crate) async fn enable(
 }
 
 async fn act(app: &App, caller: Caller, id: EndpointId, action: EndpointAction) -> Answer {
-    let changed = app.engine.set_endpoint_state(caller.tenant, id, action).await;
+    let changed = app.engine.set_endpoint_state(caller.acting(), id, action).await;
     json(StatusCode::OK, &View::of(&*changed.or_missing("endpoint")?))
 }
 
@@ -141,7 +143,7 @@ pub(crate) async fn rotate_secret(
 ) -> Answer {
     let Rotation { overlap, secret } = rotation.unwrap_or_default();
     let overlap = overlap.map_or(DEFAULT_OVERLAP, |Span(overlap)| overlap);
-    let rotated = app.engine.rotate_secret(caller.tenant, id, overlap, secret).await;
+    let rotated = app.engine.rotate_secret(caller.acting(), id, overlap, secret).await;
     json(StatusCode::OK, &SecretsView::of(&*rotated.or_missing("endpoint")?))
 }
 
@@ -168,6 +170,8 @@ struct View<'a> {
     name: Option<&'a str>,
     url: &'a str,
     event_types: &'a [Pattern],
+    sources: &'a [SourceId],
+    filter: Option<&'a str>,
     policy: PolicyView<'a>,
     ordering: Ordering,
     rate_limit: Option<RateLimit>,
@@ -176,6 +180,9 @@ struct View<'a> {
     timeout: Option<Duration>,
     headers: &'a BTreeMap<String, String>,
     signing: &'a Scheme,
+    format: Option<&'a Format>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tls: Option<TlsView<'a>>,
     metadata: &'a serde_json::Map<String, serde_json::Value>,
     state: EndpointState,
     created_at: Timestamp,
@@ -183,6 +190,14 @@ struct View<'a> {
     /// Only in the answer that made it.
     #[serde(skip_serializing_if = "Option::is_none")]
     secret: Option<&'a str>,
+}
+
+/// Certificates are no secret; the key is, and only its being there is shown.
+#[derive(Serialize)]
+struct TlsView<'a> {
+    client_cert: Option<&'a str>,
+    has_client_key: bool,
+    ca: Option<&'a str>,
 }
 
 /// A policy that is just a preset is shown by its name.
@@ -205,6 +220,8 @@ impl<'a> View<'a> {
             name: spec.name.as_deref(),
             url,
             event_types: &spec.event_types,
+            sources: &spec.sources,
+            filter: spec.filter.as_deref(),
             policy: if just_a_preset {
                 PolicyView::Named(preset)
             } else {
@@ -216,6 +233,12 @@ impl<'a> View<'a> {
             timeout: spec.timeout,
             headers: &spec.headers,
             signing: &spec.signing,
+            format: spec.format.as_ref(),
+            tls: endpoint.tls.as_ref().map(|tls| TlsView {
+                client_cert: tls.client_cert.as_deref(),
+                has_client_key: tls.client_key.is_some(),
+                ca: tls.ca.as_deref(),
+            }),
             metadata: &spec.metadata,
             state: endpoint.state,
             created_at: endpoint.created_at,

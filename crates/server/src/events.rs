@@ -5,12 +5,15 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::IntoResponse as _;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, StatusCode};
-use postrider_core::{EndpointId, EventId, Timestamp};
+use postrider_core::{EndpointId, EventId, SourceId, Timestamp};
 use postrider_engine::{Accepted, Submission};
 use postrider_store::ledger::{DeliveryFilter, EventQuery, Position};
-use postrider_store::record::{DeliveryRecord, Event};
+use postrider_store::record::{DeliveryRecord, Event, Headers};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -46,6 +49,7 @@ pub(crate) async fn accept(
         new_event::from_bytes(&parts.headers, Query::parse(query.unwrap_or_default())?, &body, now)?
     };
     new_event::add_header_key(&mut submission, &parts.headers)?;
+    new_event::add_way(&parts.headers, app.engine.instance(), &mut submission.headers)?;
     let kind = submission.kind.clone();
     let accepted = app.engine.accept(caller.tenant, vec![submission]).await?;
     let accepted = accepted.into_iter().next().ok_or_else(Problem::internal)?;
@@ -68,6 +72,8 @@ pub(crate) async fn accept_batch(
     request: Request,
 ) -> Answer {
     let (parts, body) = request.into_parts();
+    let mut way = Headers::new();
+    new_event::add_way(&parts.headers, app.engine.instance(), &mut way)?;
     let body = extract::read_body(&parts.headers, body, app.options.batch_limit_bytes).await?;
     let batch: Batch<'_> = extract::parse(&body)?;
     if batch.events.len() > MAX_BATCH {
@@ -79,7 +85,7 @@ pub(crate) async fn accept_batch(
     let mut refused = Vec::new();
     for (index, text) in batch.events.iter().enumerate() {
         match read_entry(text, limit, now) {
-            Ok(submission) => submissions.push(submission),
+            Ok(submission) => submissions.push(Submission { headers: way.clone(), ..submission }),
             Err(problem) => refused.push((index, problem)),
         }
     }
@@ -156,7 +162,9 @@ pub(crate) async fn show(
     let event = find(&app, caller, id).await?;
     let records = app.engine.store().event_deliveries(caller.tenant, id).await?;
     let size = event.body.len();
-    json(StatusCode::OK, &View { payload_size: Some(size), ..View::new(&app, &event, &records) })
+    let headers = event.headers.iter().map(HeaderView::of).collect();
+    let view = View::new(&app, &event, &records);
+    json(StatusCode::OK, &View { payload_size: Some(size), headers: Some(headers), ..view })
 }
 
 pub(crate) async fn list(State(app): State<Arc<App>>, caller: Caller, mut query: Query) -> Answer {
@@ -164,14 +172,12 @@ pub(crate) async fn list(State(app): State<Arc<App>>, caller: Caller, mut query:
     let wanted = EventQuery {
         kind: query.text("type"),
         idempotency_key: query.text("idempotency_key"),
+        source: query.value("source")?,
         since: query.value("since")?,
         until: query.value("until")?,
         before: page.after,
         limit: page.limit,
     };
-    if query.text("source").is_some() {
-        return Err(Problem::invalid("source", "is not supported by this version"));
-    }
     query.finish()?;
     if let Some(kind) = &wanted.kind {
         postrider_core::pattern::check_type(kind)
@@ -237,13 +243,15 @@ pub(crate) async fn replay(
             let message = format!("must have 1 to {MAX_REPLAY_ENDPOINTS} entries");
             return Err(Problem::invalid("endpoints", message));
         }
+        // An event that is not there is not found, whatever is said of endpoints.
+        find(&app, caller, id).await?;
         for (index, id) in endpoints.iter().enumerate() {
             if app.engine.endpoint(caller.tenant, *id).is_none() {
                 return Err(Problem::invalid(format!("endpoints[{index}]"), "is no endpoint"));
             }
         }
     }
-    let made = app.engine.replay_event(caller.tenant, id, endpoints).await.or_missing("event")?;
+    let made = app.engine.replay_event(caller.acting(), id, endpoints).await.or_missing("event")?;
     json(StatusCode::ACCEPTED, &serde_json::json!({ "id": id, "deliveries": made }))
 }
 
@@ -262,6 +270,14 @@ struct View<'a> {
     idempotency_key: Option<&'a str>,
     ordering_key: Option<&'a str>,
     metadata: Option<&'a RawValue>,
+    source: Option<SourceId>,
+    verified: Option<bool>,
+    /// Endpoints that did not get it because their filter could not be evaluated, and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    filter_errors: Option<&'a RawValue>,
+    /// As received, repeats in their order. Not in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    headers: Option<Vec<HeaderView<'a>>>,
     /// Not in lists, which do not read bodies.
     #[serde(skip_serializing_if = "Option::is_none")]
     payload_size: Option<usize>,
@@ -285,11 +301,36 @@ impl<'a> View<'a> {
             idempotency_key: event.idempotency_key.as_deref(),
             ordering_key: event.ordering_key.as_deref(),
             metadata: event.metadata.as_deref().and_then(|text| serde_json::from_str(text).ok()),
+            source: event.source,
+            verified: event.verified,
+            filter_errors: event
+                .filter_errors
+                .as_deref()
+                .and_then(|text| serde_json::from_str(text).ok()),
+            headers: None,
             payload_size: None,
             status: summarize(&counts),
             deliveries: records.len(),
             counts,
         }
+    }
+}
+
+/// A header as it came: not every value is text.
+#[derive(Serialize)]
+struct HeaderView<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value_base64: Option<String>,
+}
+
+impl<'a> HeaderView<'a> {
+    fn of((name, value): &'a (String, Bytes)) -> Self {
+        let text = std::str::from_utf8(value).ok();
+        let encoded = text.is_none().then(|| STANDARD.encode(value));
+        Self { name, value: text, value_base64: encoded }
     }
 }
 

@@ -1,33 +1,82 @@
 //! API keys: who a caller is, by the hash of what it shows.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use postrider_core::id::Sequence;
 use postrider_core::{KeyId, TenantId, Timestamp};
-use postrider_store::Registry;
-use postrider_store::registry::{KeyRecord, Role};
+use postrider_engine::Engine;
+use postrider_store::audit::{Actor, Audit};
+use postrider_store::registry::{KeyRecord, Role, TenantRecord};
+use postrider_store::{Error, Registry, Store};
 use sha2::{Digest as _, Sha256};
+use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::task::AbortHandle;
+
+use crate::throttle::{Rate, SharedBucket};
 
 const PREFIX: &str = "pr_";
 /// A key given by an operator has at least this much after its prefix.
 const MIN_KEY_CHARS: usize = 32;
 const MAX_KEY_CHARS: usize = 512;
+/// How often it is written down when keys were last used.
+const NOTE_USES_EVERY: Duration = Duration::from_mins(1);
+/// How many of those are written at once.
+const MAX_NOTED: usize = 512;
 
 /// The keys and tenants of the store, held in memory: a request costs one hash and one look-up.
 /// Whoever times the look-up learns of hashes, which lead back to no 256-bit secret.
 #[derive(Clone)]
 pub struct Keys {
     table: Arc<ArcSwap<Table>>,
+    /// Held by whoever changes a key or a tenant, from the look at what is there to the new table.
+    changing: Arc<Mutex<()>>,
 }
 
+#[derive(Clone, Default)]
 struct Table {
-    roles: HashMap<[u8; 32], Role>,
-    tenants: Vec<(TenantId, String)>,
+    by_hash: HashMap<[u8; 32], Arc<Entry>>,
+    by_id: BTreeMap<KeyId, Arc<Entry>>,
+    tenants: BTreeMap<TenantId, TenantRecord>,
+    by_name: HashMap<String, TenantId>,
+}
+
+struct Entry {
+    record: KeyRecord,
+    /// Outlives changes of the record.
+    meter: Arc<Meter>,
+}
+
+/// What using a key changes, without a lock.
+struct Meter {
+    /// In milliseconds; 0 is never.
+    used_at: AtomicI64,
+    /// As far as the store knows it.
+    noted_at: AtomicI64,
+    bucket: SharedBucket,
+}
+
+/// Whose key was shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub(crate) id: KeyId,
+    pub(crate) role: Role,
+}
+
+/// Why a key opens nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Denied {
+    Unknown,
+    Revoked,
+    Expired,
+    /// It would, after this long.
+    TooOften(Duration),
 }
 
 /// Why there is no admin key.
@@ -40,55 +89,297 @@ pub enum KeyError {
     #[error("the admin key that was given is already the key of a tenant; give another")]
     IsATenants,
     #[error(transparent)]
-    Store(#[from] postrider_store::Error),
+    Store(#[from] Error),
+}
+
+/// The right to change keys and tenants.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    _held: OwnedMutexGuard<()>,
 }
 
 impl Keys {
-    pub async fn load(store: &dyn Registry) -> Result<Self, postrider_store::Error> {
-        let table = Arc::new(ArcSwap::from_pointee(Table::read(store).await?));
-        Ok(Self { table })
+    pub async fn load(store: &dyn Registry) -> Result<Self, Error> {
+        let table = Table::read(store, &Table::default()).await?;
+        Ok(Self {
+            table: Arc::new(ArcSwap::from_pointee(table)),
+            changing: Arc::new(Mutex::new(())),
+        })
     }
 
     /// Takes over what has changed in the store.
-    pub async fn reload(&self, store: &dyn Registry) -> Result<(), postrider_store::Error> {
-        self.table.store(Arc::new(Table::read(store).await?));
+    pub async fn reload(&self, store: &dyn Registry) -> Result<(), Error> {
+        let _turn = self.changing.lock().await;
+        let table = Table::read(store, &self.table.load()).await?;
+        self.table.store(Arc::new(table));
         Ok(())
     }
 
-    pub(crate) fn role(&self, key: &str) -> Option<Role> {
-        self.table.load().roles.get(&hash(key)).copied()
+    /// Writes down when keys were last used, where the store does not know it yet. It is done every
+    /// minute while the server runs; a stop does it once more.
+    pub async fn flush(&self, store: &dyn Registry) -> Result<(), Error> {
+        let table = self.table.load_full();
+        let used: Vec<_> = table.by_id.values().filter_map(|entry| entry.unnoted()).collect();
+        for some in used.chunks(MAX_NOTED) {
+            store.touch_keys(some.to_vec()).await?;
+            for (id, at) in some {
+                if let Some(entry) = table.by_id.get(id) {
+                    entry.meter.noted_at.fetch_max(at.as_millis(), Ordering::Relaxed);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Flushes every minute, until what is returned is dropped.
+    pub(crate) fn note_uses(&self, engine: &Engine) -> NotingUses {
+        let (keys, clock, store) =
+            (self.clone(), Arc::clone(engine.clock()), Arc::clone(engine.store()));
+        let noting = tokio::spawn(async move {
+            let mut next = clock.now().plus(NOTE_USES_EVERY);
+            loop {
+                clock.sleep_until(next).await;
+                if clock.now() < next {
+                    continue;
+                }
+                if let Err(error) = keys.flush(&*store).await {
+                    tracing::warn!(%error, "cannot note when keys were last used; trying again");
+                }
+                next = clock.now().plus(NOTE_USES_EVERY);
+            }
+        });
+        NotingUses(noting.abort_handle())
+    }
+
+    /// Whose key this is, if it opens anything at this time. That it was used is noted.
+    pub(crate) fn identify(
+        &self,
+        key: &str,
+        now: Timestamp,
+        limit: Option<Rate>,
+    ) -> Result<Known, Denied> {
+        let table = self.table.load();
+        let entry = table.by_hash.get(&hash(key)).ok_or(Denied::Unknown)?;
+        entry.check(now)?;
+        let Entry { record, meter } = &**entry;
+        if let Some(rate) = limit {
+            meter.bucket.take(rate, now).map_err(Denied::TooOften)?;
+        }
+        // Looked at before it is written: many that use one key at once would fight over the line
+        // of memory otherwise.
+        if meter.used_at.load(Ordering::Relaxed) < now.as_millis() {
+            meter.used_at.store(now.as_millis(), Ordering::Relaxed);
+        }
+        Ok(Known { id: record.id, role: record.role })
+    }
+
+    /// Whether a key that was shown a while ago still opens anything.
+    pub(crate) fn check(&self, id: KeyId, now: Timestamp) -> Result<(), Denied> {
+        self.table.load().by_id.get(&id).ok_or(Denied::Unknown)?.check(now)
+    }
+
+    /// A key by its id, with its last use as it is known here.
+    pub(crate) fn record(&self, id: KeyId) -> Option<KeyRecord> {
+        self.table.load().by_id.get(&id).map(|entry| entry.as_used())
+    }
+
+    /// Keys below an id, newest first.
+    pub(crate) fn records(
+        &self,
+        below: Option<KeyId>,
+        limit: usize,
+        wanted: impl Fn(Role) -> bool,
+    ) -> Vec<KeyRecord> {
+        let table = self.table.load();
+        let rows = table.by_id.values().rev();
+        rows.filter(|entry| below.is_none_or(|below| entry.record.id < below))
+            .filter(|entry| wanted(entry.record.role))
+            .take(limit)
+            .map(|entry| entry.as_used())
+            .collect()
+    }
+
+    /// How many keys a tenant has, or how many admin keys there are, revoked ones included.
+    pub(crate) fn count(&self, role: Role) -> usize {
+        self.table.load().by_id.values().filter(|entry| entry.record.role == role).count()
+    }
+
+    /// Whether nobody could get in for good if this admin key were gone. Keys that will expire are
+    /// no help: the last of them would lock everybody out without anybody's doing.
+    pub(crate) fn is_last_admin(&self, id: KeyId, now: Timestamp) -> bool {
+        let table = self.table.load();
+        let stays = |record: &KeyRecord| is_live_admin(record, now) && record.expires_at.is_none();
+        let mut records = table.by_id.values().map(|entry| &entry.record);
+        table.by_id.get(&id).is_some_and(|entry| is_live_admin(&entry.record, now))
+            && !records.any(|other| other.id != id && stays(other))
     }
 
     pub(crate) fn tenant_named(&self, name: &str) -> Option<TenantId> {
-        self.table.load().tenants.iter().find(|(_, known)| known == name).map(|(id, _)| *id)
+        self.table.load().by_name.get(name).copied()
     }
 
     pub(crate) fn tenant_name(&self, id: TenantId) -> Option<String> {
-        self.table
-            .load()
-            .tenants
-            .iter()
-            .find(|(known, _)| *known == id)
-            .map(|(_, name)| name.clone())
+        self.table.load().tenants.get(&id).map(|tenant| tenant.name.clone())
+    }
+
+    /// Every tenant, newest first.
+    pub(crate) fn tenants(&self) -> Vec<TenantRecord> {
+        self.table.load().tenants.values().rev().cloned().collect()
+    }
+
+    /// Waits for the right to change something. What is looked at before a change is looked at
+    /// after this.
+    pub(crate) async fn turn(&self) -> Turn {
+        Turn { _held: Arc::clone(&self.changing).lock_owned().await }
+    }
+
+    /// The id of the next key.
+    pub(crate) fn next_id(&self, _: &Turn, now: Timestamp) -> KeyId {
+        let last = self.table.load().by_id.last_key_value().map_or(0, |(id, _)| id.as_i64());
+        KeyId::from_i64(Sequence::after(last).take(now, 1))
+    }
+
+    /// Stores a new or changed key; from then on it is judged by what is in `record`.
+    pub(crate) async fn put(
+        &self,
+        turn: Turn,
+        store: &Arc<dyn Store>,
+        record: KeyRecord,
+        audit: Audit,
+    ) -> Result<(), Error> {
+        let (keys, store) = (self.clone(), Arc::clone(store));
+        finish(async move {
+            store.put_key(record.clone(), Some(audit)).await?;
+            keys.change(&turn, |table| table.put(record));
+            Ok(())
+        })
+        .await
+    }
+
+    pub(crate) async fn make_tenant(
+        &self,
+        turn: Turn,
+        store: &Arc<dyn Store>,
+        name: String,
+        audit: Audit,
+    ) -> Result<TenantRecord, Error> {
+        let (keys, store) = (self.clone(), Arc::clone(store));
+        finish(async move {
+            let made = store.make_tenant(name, audit.at, audit).await?;
+            keys.change(&turn, |table| table.put_tenant(made.clone()));
+            Ok(made)
+        })
+        .await
+    }
+
+    fn change(&self, _: &Turn, change: impl FnOnce(&mut Table)) {
+        let mut table = Table::clone(&self.table.load());
+        change(&mut table);
+        self.table.store(Arc::new(table));
+    }
+}
+
+/// Carries a change through, even if whoever asked for it has hung up: a key that is revoked in the
+/// store alone would go on opening things.
+async fn finish<T: Send + 'static>(
+    change: impl Future<Output = Result<T, Error>> + Send + 'static,
+) -> Result<T, Error> {
+    // It fails only where the runtime ends before the change does.
+    tokio::spawn(change).await.unwrap_or(Err(Error::Closed))
+}
+
+/// While this is held, it is written down when keys are used.
+#[derive(Debug)]
+pub(crate) struct NotingUses(AbortHandle);
+
+impl Drop for NotingUses {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keys").field("known", &self.table.load().roles.len()).finish()
+        let known = self.table.load().by_id.len();
+        f.debug_struct("Keys").field("known", &known).finish_non_exhaustive()
     }
 }
 
 impl Table {
-    async fn read(store: &dyn Registry) -> Result<Self, postrider_store::Error> {
-        let roles = store.keys().await?.into_iter().map(|key| (key.sha256, key.role)).collect();
-        let tenants = store.tenants().await?.into_iter().map(|row| (row.id, row.name)).collect();
-        Ok(Self { roles, tenants })
+    /// What the store has; what is known of the use of keys is taken over from `before`.
+    async fn read(store: &dyn Registry, before: &Self) -> Result<Self, Error> {
+        let mut table = Self::default();
+        for record in store.keys().await? {
+            let meter = before.meter(&record);
+            table.insert(record, meter);
+        }
+        for tenant in store.tenants().await? {
+            table.put_tenant(tenant);
+        }
+        Ok(table)
+    }
+
+    fn put(&mut self, record: KeyRecord) {
+        let meter = self.meter(&record);
+        self.insert(record, meter);
+    }
+
+    fn insert(&mut self, record: KeyRecord, meter: Arc<Meter>) {
+        let entry = Arc::new(Entry { record, meter });
+        self.by_hash.insert(entry.record.sha256, Arc::clone(&entry));
+        self.by_id.insert(entry.record.id, entry);
+    }
+
+    fn meter(&self, record: &KeyRecord) -> Arc<Meter> {
+        let known = self.by_id.get(&record.id);
+        known.map_or_else(|| Meter::of(record), |entry| Arc::clone(&entry.meter))
+    }
+
+    fn put_tenant(&mut self, tenant: TenantRecord) {
+        self.by_name.insert(tenant.name.clone(), tenant.id);
+        self.tenants.insert(tenant.id, tenant);
     }
 }
 
-/// Sees to it that somebody can get in: stores the key that was `given`, or, where there is no key
-/// at all, makes one of the `random` bytes and returns it. That is the only time it can be read.
+impl Entry {
+    fn check(&self, now: Timestamp) -> Result<(), Denied> {
+        if self.record.revoked_at.is_some() {
+            Err(Denied::Revoked)
+        } else if self.record.expires_at.is_some_and(|expiry| expiry <= now) {
+            Err(Denied::Expired)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn as_used(&self) -> KeyRecord {
+        let used_at = self.meter.used_at.load(Ordering::Relaxed);
+        let last_used_at = (used_at > 0).then(|| Timestamp::from_millis(used_at));
+        KeyRecord { last_used_at, ..self.record.clone() }
+    }
+
+    /// Its last use, where the store does not know it.
+    fn unnoted(&self) -> Option<(KeyId, Timestamp)> {
+        let used_at = self.meter.used_at.load(Ordering::Relaxed);
+        let noted_at = self.meter.noted_at.load(Ordering::Relaxed);
+        (used_at > noted_at).then(|| (self.record.id, Timestamp::from_millis(used_at)))
+    }
+}
+
+impl Meter {
+    fn of(record: &KeyRecord) -> Arc<Self> {
+        let used_at = record.last_used_at.map_or(0, Timestamp::as_millis);
+        Arc::new(Self {
+            used_at: AtomicI64::new(used_at),
+            noted_at: AtomicI64::new(used_at),
+            bucket: SharedBucket::default(),
+        })
+    }
+}
+
+/// Sees to it that somebody can get in: stores the key that was `given`, or, where no admin key
+/// opens anything, makes one of the `random` bytes and returns it. That is the only time it can be
+/// read.
 pub async fn ensure_admin_key(
     store: &dyn Registry,
     now: Timestamp,
@@ -101,24 +392,58 @@ pub async fn ensure_admin_key(
             check(given)?;
             (given.to_owned(), "given at start", false)
         }
-        None if known.is_empty() => {
-            (format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random)), "made at first start", true)
-        }
-        None => return Ok(None),
+        None if known.iter().any(|record| is_live_admin(record, now)) => return Ok(None),
+        None => (new_key(random), "made at first start", true),
     };
     let sha256 = hash(&key);
     if let Some(same) = known.iter().find(|record| record.sha256 == sha256) {
         return match same.role {
-            Role::Admin => Ok(None),
+            Role::Admin => {
+                if !is_live_admin(same, now) {
+                    let key = same.id;
+                    tracing::warn!(%key, "the admin key that was given is revoked or has expired");
+                }
+                Ok(None)
+            }
             Role::Tenant(_) => Err(KeyError::IsATenants),
         };
     }
     let last = known.iter().map(|record| record.id.as_i64()).max().unwrap_or(0);
-    let id = KeyId::from_i64(Sequence::after(last).take(now, 1));
-    let record =
-        KeyRecord { id, name: name.to_owned(), sha256, role: Role::Admin, created_at: now };
-    store.put_key(record).await?;
+    let record = KeyRecord {
+        id: KeyId::from_i64(Sequence::after(last).take(now, 1)),
+        name: name.to_owned(),
+        sha256,
+        role: Role::Admin,
+        created_at: now,
+        expires_at: None,
+        revoked_at: None,
+        last_used_at: None,
+    };
+    let audit = Audit {
+        at: now,
+        tenant: None,
+        actor: Actor::Gateway,
+        action: "key.create",
+        subject: record.id.to_string(),
+        detail: Some(serde_json::json!({ "name": name, "role": "admin" }).to_string()),
+    };
+    store.put_key(record, Some(audit)).await?;
     Ok(made.then_some(key))
+}
+
+/// A key that is shown once and then known by its hash.
+pub(crate) fn new_key(random: [u8; 32]) -> String {
+    format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random))
+}
+
+pub(crate) fn hash(key: &str) -> [u8; 32] {
+    Sha256::digest(key.as_bytes()).into()
+}
+
+fn is_live_admin(record: &KeyRecord, now: Timestamp) -> bool {
+    record.role == Role::Admin
+        && record.revoked_at.is_none()
+        && record.expires_at.is_none_or(|expiry| expiry > now)
 }
 
 fn check(key: &str) -> Result<(), KeyError> {
@@ -129,10 +454,6 @@ fn check(key: &str) -> Result<(), KeyError> {
     } else {
         Err(KeyError::Malformed)
     }
-}
-
-fn hash(key: &str) -> [u8; 32] {
-    Sha256::digest(key.as_bytes()).into()
 }
 
 #[cfg(test)]

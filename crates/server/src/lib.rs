@@ -1,8 +1,8 @@
 //! The HTTP API: what stands between a request and the engine.
 //!
-//! Reading order: the route table below; who may (`keys`, `auth`); how input is taken apart
-//! (`extract`, `cursor`), served (`answer`) and refused (`problem`); then one file per resource. `connection` is
-//! what carries requests here.
+//! Reading order: the route table below; who may (`keys`, `auth`, `throttle`); how input is taken apart
+//! (`extract`, `cursor`), served (`answer`), refused (`problem`) and described (`openapi`); then one file per
+//! resource. `connection` is what carries requests here.
 
 mod answer;
 mod auth;
@@ -10,34 +10,51 @@ mod connection;
 mod cursor;
 mod extract;
 mod keys;
+mod openapi;
 mod problem;
+mod throttle;
 
+mod access;
+mod audit;
 mod dead_letters;
 mod deliveries;
+mod docs_page;
 mod endpoint_fields;
 mod endpoints;
 mod events;
+mod filters;
 mod health;
+mod inbound;
+mod ingest;
 mod jobs;
 mod new_event;
+mod pointer;
 mod policies;
+mod received;
+mod source_fields;
+mod sources;
 mod stats;
 mod stream;
+mod tenants;
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::routing::{get, post};
+use bytes::Bytes;
 use postrider_engine::Engine;
 use tokio::sync::{Mutex, Semaphore};
 
 pub use connection::{ConnectionLimits, serve};
+pub use inbound::Inbound;
 pub use keys::{KeyError, Keys, ensure_admin_key};
 
+use keys::NotingUses;
+use openapi::Api;
 use problem::Problem;
+use throttle::Throttle;
 
 /// What an operator can set of the API.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerOptions {
     /// The largest body of one event, envelope included.
     pub event_limit_bytes: usize,
@@ -45,11 +62,26 @@ pub struct ServerOptions {
     pub batch_limit_bytes: usize,
     /// How many readers `/v1/stream` has at once.
     pub max_streams: usize,
+    /// How many requests a second a key may make; none is as many as it likes.
+    pub requests_per_second_per_key: Option<u32>,
+    /// How many requests a second may come from an address, or from an IPv6 network of 64 bits,
+    /// whatever key they show; none is as many as it likes.
+    pub requests_per_second_per_address: Option<u32>,
+    /// What third parties know this gateway as, like `https://hooks.example.com`: some of them sign
+    /// the URL they call. None is what their requests say.
+    pub public_url: Option<String>,
 }
 
 impl Default for ServerOptions {
     fn default() -> Self {
-        Self { event_limit_bytes: 1 << 20, batch_limit_bytes: 16 << 20, max_streams: 256 }
+        Self {
+            event_limit_bytes: 1 << 20,
+            batch_limit_bytes: 16 << 20,
+            max_streams: 256,
+            requests_per_second_per_key: None,
+            requests_per_second_per_address: None,
+            public_url: None,
+        }
     }
 }
 
@@ -58,48 +90,163 @@ impl Default for ServerOptions {
 pub(crate) struct App {
     pub(crate) engine: Engine,
     pub(crate) keys: Keys,
+    pub(crate) inbound: Inbound,
+    pub(crate) throttle: Throttle,
     pub(crate) options: ServerOptions,
     pub(crate) streams: Arc<Semaphore>,
+    /// The description of the API.
+    pub(crate) document: Bytes,
     /// Held by whoever reads an endpoint in order to change it.
     pub(crate) changing: Mutex<()>,
+    /// Ends with the last of what serves requests.
+    _noting_uses: NotingUses,
 }
 
-pub fn router(engine: Engine, keys: Keys, options: ServerOptions) -> Router {
+/// The routes of the API. Called where tasks can be spawned: one notes when keys are used.
+pub fn router(engine: Engine, keys: Keys, inbound: Inbound, options: ServerOptions) -> Router {
     let streams = Arc::new(Semaphore::new(options.max_streams));
-    let app = Arc::new(App { engine, keys, options, streams, changing: Mutex::new(()) });
-    Router::new()
-        .route("/v1/events", post(events::accept).get(events::list))
-        .route("/v1/events/batch", post(events::accept_batch))
-        .route("/v1/events/{id}", get(events::show))
-        .route("/v1/events/{id}/payload", get(events::payload))
-        .route("/v1/events/{id}/deliveries", get(events::deliveries))
-        .route("/v1/events/{id}/replay", post(events::replay))
-        .route("/v1/endpoints", post(endpoints::create).get(endpoints::list))
-        .route(
-            "/v1/endpoints/{id}",
-            get(endpoints::show).patch(endpoints::change).delete(endpoints::delete),
-        )
-        .route("/v1/endpoints/{id}/pause", post(endpoints::pause))
-        .route("/v1/endpoints/{id}/resume", post(endpoints::resume))
-        .route("/v1/endpoints/{id}/enable", post(endpoints::enable))
-        .route("/v1/endpoints/{id}/test", post(endpoints::test))
-        .route("/v1/endpoints/{id}/rotate-secret", post(endpoints::rotate_secret))
-        .route("/v1/endpoints/{id}/secret", get(endpoints::secret))
-        .route("/v1/endpoints/{id}/stats", get(stats::of_endpoint))
-        .route("/v1/deliveries", get(deliveries::list))
-        .route("/v1/deliveries/{id}", get(deliveries::show))
-        .route("/v1/deliveries/{id}/retry", post(deliveries::retry))
-        .route("/v1/deliveries/{id}/cancel", post(deliveries::cancel))
-        .route("/v1/dead-letters", get(dead_letters::list).delete(dead_letters::purge))
-        .route("/v1/dead-letters/replay", post(dead_letters::replay))
-        .route("/v1/jobs/{id}", get(jobs::show))
-        .route("/v1/policies", get(policies::list))
-        .route("/v1/policies/preview", post(policies::preview))
-        .route("/v1/stats", get(stats::of_tenant))
-        .route("/v1/stream", get(stream::follow))
-        .route("/healthz", get(health::alive))
-        .route("/readyz", get(health::ready))
+    let throttle = Throttle::new(&options);
+    let noting_uses = keys.note_uses(&engine);
+    let routes = routes();
+    let app = Arc::new(App {
+        engine,
+        keys,
+        inbound,
+        throttle,
+        options,
+        streams,
+        document: routes.document().into(),
+        changing: Mutex::new(()),
+        _noting_uses: noting_uses,
+    });
+    routes
+        .into_router()
         .fallback(async || Problem::no_route())
         .method_not_allowed_fallback(async || Problem::wrong_method())
         .with_state(app)
+}
+
+/// The description of the API: a document in JSON, of the standard `OpenAPI` 3.1.
+pub fn openapi() -> String {
+    routes().document()
+}
+
+/// The table of routes, each with what it does.
+fn routes() -> Api {
+    use openapi as about;
+    use openapi::{delete, get, patch, post, put};
+
+    Api::new()
+        .at(
+            "/v1/events",
+            [
+                post(events::accept, about::events::accept()),
+                get(events::list, about::events::list()),
+            ],
+        )
+        .at("/v1/events/batch", [post(events::accept_batch, about::events::accept_batch())])
+        .at("/v1/events/{id}", [get(events::show, about::events::show())])
+        .at("/v1/events/{id}/payload", [get(events::payload, about::events::payload())])
+        .at("/v1/events/{id}/deliveries", [get(events::deliveries, about::events::deliveries())])
+        .at("/v1/events/{id}/replay", [post(events::replay, about::events::replay())])
+        .at(
+            "/v1/endpoints",
+            [
+                post(endpoints::create, about::endpoints::create()),
+                get(endpoints::list, about::endpoints::list()),
+            ],
+        )
+        .at(
+            "/v1/endpoints/{id}",
+            [
+                get(endpoints::show, about::endpoints::show()),
+                patch(endpoints::change, about::endpoints::change()),
+                delete(endpoints::delete, about::endpoints::delete()),
+            ],
+        )
+        .at("/v1/endpoints/{id}/pause", [post(endpoints::pause, about::endpoints::pause())])
+        .at("/v1/endpoints/{id}/resume", [post(endpoints::resume, about::endpoints::resume())])
+        .at("/v1/endpoints/{id}/enable", [post(endpoints::enable, about::endpoints::enable())])
+        .at("/v1/endpoints/{id}/test", [post(endpoints::test, about::endpoints::test())])
+        .at(
+            "/v1/endpoints/{id}/rotate-secret",
+            [post(endpoints::rotate_secret, about::endpoints::rotate_secret())],
+        )
+        .at("/v1/endpoints/{id}/secret", [get(endpoints::secret, about::endpoints::secret())])
+        .at("/v1/endpoints/{id}/stats", [get(stats::of_endpoint, about::endpoints::stats())])
+        .at(
+            "/v1/sources",
+            [
+                post(sources::create, about::sources::create()),
+                get(sources::list, about::sources::list()),
+            ],
+        )
+        .at(
+            "/v1/sources/{id}",
+            [
+                get(sources::show, about::sources::show()),
+                patch(sources::change, about::sources::change()),
+                delete(sources::delete, about::sources::delete()),
+            ],
+        )
+        .at(
+            "/v1/sources/{id}/rotate-token",
+            [post(sources::rotate_token, about::sources::rotate_token())],
+        )
+        .at(
+            "/in/{token}",
+            [
+                post(ingest::receive, about::sources::receive()),
+                put(ingest::receive, about::sources::receive_put()),
+                get(ingest::probe, about::sources::probe()),
+            ],
+        )
+        .at("/v1/deliveries", [get(deliveries::list, about::deliveries::list())])
+        .at("/v1/deliveries/{id}", [get(deliveries::show, about::deliveries::show())])
+        .at("/v1/deliveries/{id}/retry", [post(deliveries::retry, about::deliveries::retry())])
+        .at("/v1/deliveries/{id}/cancel", [post(deliveries::cancel, about::deliveries::cancel())])
+        .at(
+            "/v1/dead-letters",
+            [
+                get(dead_letters::list, about::dead_letters::list()),
+                delete(dead_letters::purge, about::dead_letters::purge()),
+            ],
+        )
+        .at("/v1/dead-letters/replay", [post(dead_letters::replay, about::dead_letters::replay())])
+        .at("/v1/jobs/{id}", [get(jobs::show, about::dead_letters::job())])
+        .at("/v1/policies", [get(policies::list, about::policies::list())])
+        .at("/v1/policies/preview", [post(policies::preview, about::policies::preview())])
+        .at("/v1/filters/preview", [post(filters::preview, about::policies::preview_filter())])
+        .at(
+            "/v1/keys",
+            [
+                post(access::create, about::access::create_key()),
+                get(access::list, about::access::list_keys()),
+            ],
+        )
+        .at(
+            "/v1/keys/{id}",
+            [
+                get(access::show, about::access::show_key()),
+                patch(access::change, about::access::change_key()),
+                delete(access::revoke, about::access::revoke_key()),
+            ],
+        )
+        .at(
+            "/v1/tenants",
+            [
+                post(tenants::create, about::access::create_tenant()),
+                get(tenants::list, about::access::list_tenants()),
+            ],
+        )
+        .at("/v1/tenants/{name}", [get(tenants::show, about::access::show_tenant())])
+        .at("/v1/audit", [get(audit::list, about::access::list_audit())])
+        .at("/v1/stats", [get(stats::of_tenant, about::meta::stats())])
+        .at("/v1/stream", [get(stream::follow, about::meta::stream())])
+        .at("/healthz", [get(health::alive, about::meta::alive())])
+        .at("/readyz", [get(health::ready, about::meta::ready())])
+        .at("/openapi.json", [get(docs_page::document, about::meta::document())])
+        .at("/docs", [get(docs_page::page, about::meta::page())])
+        .at("/docs/docs.css", [get(docs_page::style, about::meta::page_style())])
+        .at("/docs/docs.js", [get(docs_page::script, about::meta::page_script())])
 }

@@ -5,10 +5,12 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderMap;
 use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue};
 use postrider_core::{Timestamp, pattern};
 use postrider_engine::Submission;
+use postrider_engine::via::{Instance, VIA};
+use postrider_store::record::Headers;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -21,7 +23,7 @@ const MAX_CONTENT_TYPE_BYTES: usize = 255;
 /// How far ahead a delivery can be asked for.
 const MAX_AHEAD: Duration = Duration::from_hours(366 * 24);
 
-const JSON: &str = "application/json";
+pub(crate) const JSON: &str = "application/json";
 /// What is sent without saying what it is.
 const UNKNOWN_CONTENT: &str = "application/octet-stream";
 const IDEMPOTENCY_HEADER: &str = "idempotency-key";
@@ -43,7 +45,7 @@ pub(crate) struct Envelope<'a> {
 
 impl Envelope<'_> {
     pub(crate) fn submit(self, now: Timestamp) -> Result<Submission, Problem> {
-        check_kind(&self.kind)?;
+        check_new_kind(&self.kind)?;
         Ok(Submission {
             kind: self.kind.into_owned(),
             content_type: JSON.to_owned(),
@@ -53,6 +55,9 @@ impl Envelope<'_> {
             ordering_key: check_key("ordering_key", self.ordering_key)?,
             deliver_at: check_ahead(self.deliver_at, now)?,
             metadata: self.metadata.map(check_metadata).transpose()?,
+            source: None,
+            verified: None,
+            headers: Vec::new(),
         })
     }
 }
@@ -85,6 +90,24 @@ pub(crate) fn add_header_key(
     }
 }
 
+/// Refuses what this gateway has sent itself, and keeps where an event has been.
+pub(crate) fn add_way(
+    headers: &HeaderMap,
+    instance: &Instance,
+    kept: &mut Headers,
+) -> Result<(), Problem> {
+    let mut way = headers.get_all(VIA).iter().peekable();
+    if way.peek().is_none() {
+        return Ok(());
+    }
+    let values = headers.get_all(VIA).iter();
+    instance.check(values.map(HeaderValue::as_bytes)).map_err(Problem::loops)?;
+    kept.extend(
+        way.map(|value| (VIA.as_str().to_owned(), Bytes::copy_from_slice(value.as_bytes()))),
+    );
+    Ok(())
+}
+
 /// Bytes that are no envelope: all that is known of them stands in the query string.
 pub(crate) fn from_bytes(
     headers: &HeaderMap,
@@ -108,7 +131,7 @@ pub(crate) fn from_bytes(
              or any other bytes to /v1/events?type=…",
         )
     })?;
-    check_kind(&kind)?;
+    check_new_kind(&kind)?;
     let submission = Submission {
         kind,
         content_type,
@@ -117,13 +140,27 @@ pub(crate) fn from_bytes(
         ordering_key: check_key("ordering_key", query.text("ordering_key"))?,
         deliver_at: check_ahead(query.value("deliver_at")?, now)?,
         metadata: None,
+        source: None,
+        verified: None,
+        headers: Vec::new(),
     };
     query.finish()?;
     Ok(submission)
 }
 
-fn check_kind(kind: &str) -> Result<(), Problem> {
+pub(crate) fn check_kind(kind: &str) -> Result<(), Problem> {
     pattern::check_type(kind).map_err(|error| Problem::invalid("type", error.to_string()))
+}
+
+/// What a producer may call an event: anything that the gateway does not call its own.
+fn check_new_kind(kind: &str) -> Result<(), Problem> {
+    check_kind(kind)?;
+    if pattern::is_reserved(kind) {
+        let prefix = pattern::RESERVED_PREFIX;
+        let message = format!("must not begin with {prefix}: such events come from the gateway");
+        return Err(Problem::invalid("type", message));
+    }
+    Ok(())
 }
 
 fn check_key(field: &str, key: Option<String>) -> Result<Option<String>, Problem> {
@@ -147,7 +184,7 @@ fn check_ahead(at: Option<Timestamp>, now: Timestamp) -> Result<Option<Timestamp
     }
 }
 
-fn check_metadata(metadata: &RawValue) -> Result<String, Problem> {
+pub(crate) fn check_metadata(metadata: &RawValue) -> Result<String, Problem> {
     let text = metadata.get();
     if text.len() > MAX_METADATA_BYTES {
         return Err(Problem::invalid(
@@ -163,8 +200,6 @@ fn check_metadata(metadata: &RawValue) -> Result<String, Problem> {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
 
     const NOW: Timestamp = Timestamp::from_millis(1_767_225_600_000);
@@ -195,6 +230,7 @@ mod tests {
         for (rest, field) in [
             (r#""type":"a b","payload":1"#.to_owned(), "type"),
             (r#""type":"","payload":1"#.to_owned(), "type"),
+            (r#""type":"postrider.delivery.dead","payload":1"#.to_owned(), "type"),
             (format!(r#""type":"{}","payload":1"#, "t".repeat(300)), "type"),
             (format!(r#""type":"a","payload":1,"idempotency_key":"{key}""#), "idempotency_key"),
             (r#""type":"a","payload":1,"idempotency_key":"""#.to_owned(), "idempotency_key"),

@@ -1,8 +1,11 @@
 //! How the API says no: RFC 9457 `application/problem+json`, for everything.
 
+use std::time::Duration;
+
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
+use postrider_core::verification::Refusal;
 use serde::Serialize;
 
 /// How long a client should wait before it comes back to a store that could not serve it.
@@ -29,13 +32,17 @@ struct FieldError {
 enum Kind {
     Broken,
     Unauthorized,
+    Signature,
     Forbidden,
     NotFound,
     WrongMethod,
     TooSlow,
     Conflict,
     TooLarge,
+    HeadersTooLarge,
     Invalid,
+    Loop,
+    TooMany { retry_after_seconds: u64 },
     Internal,
     Unavailable,
 }
@@ -46,6 +53,9 @@ impl Kind {
         match self {
             Self::Broken => (StatusCode::BAD_REQUEST, "broken-request", "The request broke off"),
             Self::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized", "A key is needed"),
+            Self::Signature => {
+                (StatusCode::UNAUTHORIZED, "signature", "The signature does not hold")
+            }
             Self::Forbidden => (StatusCode::FORBIDDEN, "forbidden", "This key may not do that"),
             Self::NotFound => (StatusCode::NOT_FOUND, "not-found", "Not found"),
             Self::WrongMethod => {
@@ -54,7 +64,16 @@ impl Kind {
             Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "too-slow", "The body came too slowly"),
             Self::Conflict => (StatusCode::CONFLICT, "conflict", "Conflict"),
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "too-large", "Too large"),
+            Self::HeadersTooLarge => (
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "headers-too-large",
+                "Too many headers",
+            ),
             Self::Invalid => (StatusCode::UNPROCESSABLE_ENTITY, "invalid", "Invalid request"),
+            Self::Loop => (StatusCode::LOOP_DETECTED, "loop", "The event goes round in circles"),
+            Self::TooMany { .. } => {
+                (StatusCode::TOO_MANY_REQUESTS, "too-many-requests", "Too many requests")
+            }
             Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal", "Internal error"),
             Self::Unavailable => {
                 (StatusCode::SERVICE_UNAVAILABLE, "unavailable", "Temporarily unavailable")
@@ -114,6 +133,19 @@ impl Problem {
         Self::new(Kind::TooLarge, format!("at most {limit_bytes} bytes are taken here"))
     }
 
+    pub(crate) fn loops(found: postrider_engine::via::Loop) -> Self {
+        Self::new(Kind::Loop, found.to_string())
+    }
+
+    /// A webhook that its sender cannot have signed.
+    pub(crate) fn signature(refusal: &Refusal) -> Self {
+        Self::new(Kind::Signature, refusal.to_string())
+    }
+
+    pub(crate) fn headers_too_large(detail: impl Into<String>) -> Self {
+        Self::new(Kind::HeadersTooLarge, detail)
+    }
+
     pub(crate) fn too_slow() -> Self {
         Self::new(Kind::TooSlow, "the body was not there in time; nothing was stored")
     }
@@ -122,12 +154,26 @@ impl Problem {
         Self::new(Kind::Broken, "the body ended before it was whole; nothing was stored")
     }
 
+    /// There is a limit to how often this may be asked; it may be asked again after `wait`.
+    pub(crate) fn too_many(detail: &str, wait: Duration) -> Self {
+        // Whole seconds, and not one too early.
+        let part = u64::from(wait.subsec_nanos() > 0);
+        let retry_after_seconds = wait.as_secs().saturating_add(part).max(1);
+        Self::new(Kind::TooMany { retry_after_seconds }, detail)
+    }
+
     pub(crate) fn unavailable(detail: impl Into<String>) -> Self {
         Self::new(Kind::Unavailable, detail)
     }
 
     pub(crate) fn internal() -> Self {
         Self::new(Kind::Internal, "something that should not happen did; the log has more")
+    }
+
+    #[cfg(test)]
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        let Kind::TooMany { retry_after_seconds } = self.kind else { return None };
+        Some(Duration::from_secs(retry_after_seconds))
     }
 
     #[cfg(test)]
@@ -170,8 +216,14 @@ impl IntoResponse for Problem {
             Kind::Unauthorized => {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
+            Kind::Signature => {
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Signature"));
+            }
             Kind::Unavailable => {
                 headers.insert(RETRY_AFTER, RETRY_AFTER_SECONDS);
+            }
+            Kind::TooMany { retry_after_seconds } => {
+                headers.insert(RETRY_AFTER, retry_after_seconds.into());
             }
             Kind::Broken
             | Kind::Forbidden
@@ -180,7 +232,9 @@ impl IntoResponse for Problem {
             | Kind::TooSlow
             | Kind::Conflict
             | Kind::TooLarge
+            | Kind::HeadersTooLarge
             | Kind::Invalid
+            | Kind::Loop
             | Kind::Internal => {}
         }
         response
@@ -283,6 +337,12 @@ mod tests {
             let (response, _) = document(error.into()).await;
             assert_eq!(response.status(), 503);
             assert_eq!(response.headers()[RETRY_AFTER], "1");
+        }
+        for (wait_ms, said) in [(0, "1"), (1, "1"), (1_000, "1"), (1_001, "2"), (90_000, "90")] {
+            let wait = Duration::from_millis(wait_ms);
+            let (response, _) = document(Problem::too_many("slower", wait)).await;
+            assert_eq!(response.status(), 429);
+            assert_eq!(response.headers()[RETRY_AFTER], said);
         }
         let (response, _) = document(Problem::unauthorized("no key")).await;
         assert_eq!(response.headers()[WWW_AUTHENTICATE], "Bearer");

@@ -16,9 +16,9 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
-use postrider_core::{DeliveryId, EndpointId, EventId, Reason, TenantId, Timestamp};
+use postrider_core::TenantId;
 use postrider_engine::notices::{Notice, TOPIC};
-use serde::Serialize;
+use postrider_store::audit::Actor;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{OwnedSemaphorePermit, broadcast, watch};
 
@@ -69,6 +69,7 @@ pub(crate) async fn follow(
         shown: missed.back().map(|notice: &Arc<Notice>| notice.id),
         missed,
         feed,
+        let_in: let_in(&app, caller.actor),
         tenant: caller.tenant,
         tenant_name: app.keys.tenant_name(caller.tenant).unwrap_or_default(),
         stopping: stopping.map(|Extension(stopping)| stopping),
@@ -87,6 +88,14 @@ pub(crate) async fn follow(
     Ok(response)
 }
 
+fn let_in(app: &Arc<App>, actor: Actor) -> Box<dyn Fn() -> bool + Send> {
+    let app = Arc::clone(app);
+    Box::new(move || match actor {
+        Actor::Key(key) => app.keys.check(key, app.engine.clock().now()).is_ok(),
+        Actor::Gateway => true,
+    })
+}
+
 fn read_id(value: &HeaderValue) -> Result<u64, Problem> {
     value
         .to_str()
@@ -97,6 +106,8 @@ fn read_id(value: &HeaderValue) -> Result<u64, Problem> {
 
 /// One reader's view of the feed.
 struct Reader {
+    /// Whether it is still let in: its key can be revoked, or expire, meanwhile.
+    let_in: Box<dyn Fn() -> bool + Send>,
     /// What it missed since it was last here, oldest first.
     missed: VecDeque<Arc<Notice>>,
     /// The newest of those: the feed has some of them again.
@@ -111,8 +122,14 @@ struct Reader {
 }
 
 impl Reader {
-    /// The next piece of the stream, or none at its end.
+    /// The next piece of the stream, or none at its end. Something comes at least every
+    /// [`KEEP_ALIVE`], and nothing once the key has lost its power.
     async fn next(&mut self) -> Option<Bytes> {
+        let piece = self.wait().await?;
+        (self.let_in)().then_some(piece)
+    }
+
+    async fn wait(&mut self) -> Option<Bytes> {
         if self.ended {
             return None;
         }
@@ -157,66 +174,16 @@ impl Reader {
     }
 
     fn frame(&self, notice: &Notice) -> Bytes {
-        let view = View::of(notice, &self.tenant_name);
+        let view = notice.view(&self.tenant_name, None);
         // Every part of it is text or a number; there is nothing that JSON could refuse.
         let data = serde_json::to_string(&view).unwrap_or_default();
         format!("id: {}\ndata: {data}\n\n", notice.id).into()
     }
 }
 
-/// A notice as the API shows it.
-#[derive(Serialize)]
-struct View<'a> {
-    id: String,
-    topic: &'static str,
-    kind: &'static str,
-    at: Timestamp,
-    tenant: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    endpoint_id: Option<EndpointId>,
-    #[serde(flatten)]
-    delivery: Option<DeliveryView<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    detail: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct DeliveryView<'a> {
-    delivery_id: DeliveryId,
-    event_id: EventId,
-    correlation_id: Option<&'a str>,
-    attempts: u32,
-    reason: Option<Reason>,
-    last_error: Option<&'a str>,
-    next_attempt_at: Option<Timestamp>,
-}
-
-impl<'a> View<'a> {
-    fn of(notice: &'a Notice, tenant: &'a str) -> Self {
-        let of_delivery = notice.delivery.as_ref().map(|delivery| delivery.endpoint_id);
-        Self {
-            id: notice.id.to_string(),
-            topic: TOPIC,
-            kind: notice.kind.as_str(),
-            at: notice.at,
-            tenant,
-            endpoint_id: notice.endpoint.or(of_delivery),
-            delivery: notice.delivery.as_ref().map(|delivery| DeliveryView {
-                delivery_id: delivery.delivery_id,
-                event_id: delivery.event_id,
-                correlation_id: delivery.correlation_id.as_deref(),
-                attempts: delivery.attempts,
-                reason: delivery.reason,
-                last_error: delivery.last_error.as_deref(),
-                next_attempt_at: delivery.next_attempt_at,
-            }),
-            detail: notice.detail.as_deref(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use postrider_core::{EndpointId, Timestamp};
     use postrider_engine::notices::NoticeKind;
     use tokio::sync::Semaphore;
 
@@ -229,6 +196,7 @@ mod tests {
             tenant,
             kind: NoticeKind::BreakerOpened,
             endpoint: Some(EndpointId::from_i64(1)),
+            source: None,
             delivery: None,
             detail: None,
         })
@@ -236,6 +204,7 @@ mod tests {
 
     async fn reader(places: &Arc<Semaphore>, feed: broadcast::Receiver<Arc<Notice>>) -> Reader {
         Reader {
+            let_in: Box::new(|| true),
             missed: VecDeque::from([notice(3, TenantId::DEFAULT), notice(4, TenantId(2))]),
             shown: Some(4),
             feed,
@@ -266,6 +235,17 @@ mod tests {
             ids.extend(text.lines().next().map(str::to_owned));
         }
         assert_eq!(ids, ["id: 3", "id: 6"]);
+    }
+
+    #[tokio::test]
+    async fn a_reader_whose_key_has_lost_its_power_sees_no_more() {
+        let places = Arc::new(Semaphore::new(1));
+        let (_feed, receiver) = broadcast::channel(8);
+        let mut reader = reader(&places, receiver).await;
+        reader.missed.push_back(notice(5, TenantId::DEFAULT));
+        assert!(next_text(&mut reader).await.is_some());
+        reader.let_in = Box::new(|| false);
+        assert_eq!(next_text(&mut reader).await, None);
     }
 
     #[tokio::test]

@@ -12,6 +12,7 @@ use crate::Store;
 mod scene;
 
 pub mod appending;
+pub mod auditing;
 pub mod configuration;
 pub mod counting;
 pub mod dead_letters;
@@ -22,6 +23,7 @@ pub mod idempotency;
 pub mod lines;
 pub mod paging;
 pub mod retention;
+pub mod sources;
 
 /// Somewhere a store can be kept. Each case gets a new, empty one.
 #[async_trait]
@@ -114,9 +116,24 @@ macro_rules! conformance {
             configuration {
                 endpoints_come_back_as_they_were,
                 an_endpoint_is_forgotten_when_nothing_waits,
+                since_when_an_endpoint_fails_is_kept_apart_from_its_configuration,
                 keys_come_back_and_are_unique,
                 the_default_tenant_exists,
                 jobs_come_back_as_they_were,
+            }
+            sources {
+                sources_come_back_as_they_were,
+                what_a_source_received_comes_back_exactly,
+                a_webhook_sent_twice_is_kept_once,
+                sources_and_producers_have_keys_of_their_own,
+                events_are_found_by_their_source,
+            }
+            auditing {
+                a_change_is_audited_newest_first,
+                a_change_that_is_refused_leaves_no_row,
+                only_settles_that_apply_are_audited,
+                a_store_has_one_name_for_ever,
+                the_last_use_of_a_key_only_moves_forward,
             }
             durability {
                 everything_survives_closing,

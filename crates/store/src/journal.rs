@@ -5,6 +5,7 @@ use std::pin::Pin;
 use async_trait::async_trait;
 use postrider_core::{Delivery, DeliveryId, EndpointId, EventId, TenantId, Timestamp};
 
+use crate::audit::Audit;
 use crate::error::Error;
 use crate::record::{NewDelivery, NewEvent, Settle, Settled, Waiting};
 
@@ -27,11 +28,16 @@ pub trait Journal: Send + Sync + 'static {
         first: DeliveryId,
         deliveries: Vec<NewDelivery>,
         now: Timestamp,
+        audit: Option<Audit>,
     ) -> Result<Vec<Waiting>, Error>;
 
     /// Makes each change whose fence still holds, all in one commit. The answers are in order.
     /// A write that is [`Urgency::Lazy`] may wait a few milliseconds for company.
     async fn settle(&self, settles: Vec<Settle>, urgency: Urgency) -> Result<Vec<Settled>, Error>;
+
+    /// The same, asked for by somebody: what is applied is audited in the same commit, one row for
+    /// each, `subject` being the delivery.
+    async fn settle_by(&self, settles: Vec<Settle>, audit: Audit) -> Result<Vec<Settled>, Error>;
 
     /// Deliveries of `endpoint` that may be tried now: up to `limit` that have been ready since they
     /// were made, oldest event first, and up to `limit` whose time came by `now`, earliest first.

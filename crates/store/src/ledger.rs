@@ -3,9 +3,10 @@
 use async_trait::async_trait;
 use postrider_core::delivery::{Reason, State};
 use postrider_core::outcome::Class;
-use postrider_core::{DeliveryId, EndpointId, EventId, TenantId, Timestamp};
+use postrider_core::{DeliveryId, EndpointId, EventId, SourceId, TenantId, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::audit::Audit;
 use crate::error::Error;
 use crate::record::{Attempt, DeliveryRecord, Event};
 
@@ -58,12 +59,13 @@ pub trait Ledger: Send + Sync + 'static {
         filter: DeliveryFilter,
     ) -> Result<u64, Error>;
 
-    /// Removes up to `limit` matching dead letters; returns how many.
+    /// Removes up to `limit` matching dead letters; returns how many. Each commit of it is audited.
     async fn purge_dead_letters(
         &self,
         tenant: TenantId,
         filter: DeliveryFilter,
         limit: usize,
+        audit: Option<Audit>,
     ) -> Result<u64, Error>;
 
     /// Exact number of deliveries by endpoint and state.
@@ -80,6 +82,7 @@ pub trait Ledger: Send + Sync + 'static {
 pub struct EventQuery {
     pub kind: Option<String>,
     pub idempotency_key: Option<String>,
+    pub source: Option<SourceId>,
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,
     /// Go on below this event.

@@ -8,9 +8,12 @@
 pub mod error;
 pub mod record;
 
+pub mod audit;
+
 pub mod journal;
 pub mod ledger;
 pub mod registry;
+pub mod sealing;
 
 pub mod conformance;
 pub mod sqlite;

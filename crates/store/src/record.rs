@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use postrider_core::delivery::{Next, Reason, State};
 use postrider_core::outcome::Class;
-use postrider_core::{Delivery, DeliveryId, EndpointId, EventId, TenantId, Timestamp};
+use postrider_core::{Delivery, DeliveryId, EndpointId, EventId, SourceId, TenantId, Timestamp};
 
 /// One immutable message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +23,18 @@ pub struct Event {
     pub received_at: Timestamp,
     /// Not to be tried before then.
     pub deliver_at: Option<Timestamp>,
+    /// Where it came in, if not by the API.
+    pub source: Option<SourceId>,
+    /// Whether its source could verify it. None where there was nothing to verify.
+    pub verified: Option<bool>,
+    /// Kept as they came: names in lower case, repeats in their order.
+    pub headers: Headers,
+    /// Endpoints whose filter could not be evaluated, and why: a JSON object, as text.
+    pub filter_errors: Option<String>,
 }
+
+/// Names and values of headers, in order; a name may come more than once.
+pub type Headers = Vec<(String, Bytes)>;
 
 impl Event {
     /// When the age of its deliveries begins.

@@ -1,35 +1,76 @@
-//! What configuration needs of a store: endpoints, keys, tenants, jobs.
+//! What configuration needs of a store: endpoints, sources, keys, tenants, jobs, and who changed
+//! them.
 
 use async_trait::async_trait;
-use postrider_core::{Endpoint, EndpointId, JobId, KeyId, TenantId, Timestamp};
+use postrider_core::{Endpoint, EndpointId, JobId, KeyId, Source, SourceId, TenantId, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::audit::{Audit, AuditQuery, AuditRecord};
 use crate::error::Error;
 use crate::ledger::{DeliveryFilter, Position};
 
+/// A change that names its `audit` is stored with that row, in one commit or not at all.
 #[async_trait]
 pub trait Registry: Send + Sync + 'static {
     /// All endpoints of all tenants, deleted ones that still have unfinished deliveries included.
     async fn endpoints(&self) -> Result<Vec<Endpoint>, Error>;
 
     /// Inserts or replaces.
-    async fn put_endpoint(&self, endpoint: Endpoint) -> Result<(), Error>;
+    async fn put_endpoint(&self, endpoint: Endpoint, audit: Option<Audit>) -> Result<(), Error>;
 
     /// Removes a deleted endpoint's row once nothing unfinished is left of it.
     async fn forget_endpoint(&self, id: EndpointId) -> Result<(), Error>;
 
+    /// Endpoints that have failed without a success in between, and since when.
+    async fn failing(&self) -> Result<Vec<(EndpointId, Timestamp)>, Error>;
+
+    /// Notes since when endpoints fail; none for one that does not. Those that are gone are passed
+    /// over.
+    async fn note_failing(&self, since: Vec<(EndpointId, Option<Timestamp>)>) -> Result<(), Error>;
+
+    /// All sources of all tenants.
+    async fn sources(&self) -> Result<Vec<Source>, Error>;
+
+    /// Inserts or replaces.
+    async fn put_source(&self, source: Source, audit: Audit) -> Result<(), Error>;
+
+    /// What came in by it stays.
+    async fn delete_source(&self, id: SourceId, audit: Audit) -> Result<(), Error>;
+
+    /// Seals every secret anew with the newest key; returns how many rows were rewritten.
+    async fn reseal(&self) -> Result<u64, Error>;
+
+    /// Keys that were revoked are among them.
     async fn keys(&self) -> Result<Vec<KeyRecord>, Error>;
 
-    async fn put_key(&self, key: KeyRecord) -> Result<(), Error>;
+    /// Inserts or replaces. Another key with the same hash makes it [`Error::Exists`].
+    async fn put_key(&self, key: KeyRecord, audit: Option<Audit>) -> Result<(), Error>;
+
+    /// Notes when keys were last used, where that is later than what is known.
+    async fn touch_keys(&self, used: Vec<(KeyId, Timestamp)>) -> Result<(), Error>;
 
     async fn tenants(&self) -> Result<Vec<TenantRecord>, Error>;
+
+    /// Makes a tenant and gives it its number. A name that is taken makes it [`Error::Exists`].
+    async fn make_tenant(
+        &self,
+        name: String,
+        created_at: Timestamp,
+        audit: Audit,
+    ) -> Result<TenantRecord, Error>;
+
+    /// Changes, newest first.
+    async fn audit(&self, query: AuditQuery) -> Result<Vec<AuditRecord>, Error>;
+
+    /// What tells this store from every other: `candidate`, if it has had no name until now.
+    async fn instance(&self, candidate: [u8; 16]) -> Result<[u8; 16], Error>;
 
     async fn job(&self, tenant: TenantId, id: JobId) -> Result<Option<JobRecord>, Error>;
 
     /// Jobs of all tenants that have not ended.
     async fn open_jobs(&self) -> Result<Vec<JobRecord>, Error>;
 
-    async fn put_job(&self, job: JobRecord) -> Result<(), Error>;
+    async fn put_job(&self, job: JobRecord, audit: Option<Audit>) -> Result<(), Error>;
 }
 
 /// An API key: never itself, only its hash.
@@ -40,6 +81,11 @@ pub struct KeyRecord {
     pub sha256: [u8; 32],
     pub role: Role,
     pub created_at: Timestamp,
+    /// From then on it opens nothing.
+    pub expires_at: Option<Timestamp>,
+    pub revoked_at: Option<Timestamp>,
+    /// Within a minute or so.
+    pub last_used_at: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +98,7 @@ pub enum Role {
 pub struct TenantRecord {
     pub id: TenantId,
     pub name: String,
+    pub created_at: Timestamp,
 }
 
 /// A paced replay of dead letters.

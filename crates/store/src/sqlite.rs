@@ -4,17 +4,22 @@
 //! Reading order: what the file looks like ([`schema`], [`code`], [`rows`]), how it is opened
 //! ([`file`], [`config`]), who works on it ([`writer`], [`readers`], [`checkpoint`]), and what they
 //! do ([`append`], [`settle`], [`pages`], [`retention`], [`lists`], [`history`],
-//! [`configuration`]).
+//! [`configuration`], [`sources`], [`audit`]).
 
+use std::fs::File;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
 use postrider_core::delivery::State;
-use postrider_core::{DeliveryId, Endpoint, EndpointId, EventId, JobId, TenantId, Timestamp};
+use postrider_core::{
+    DeliveryId, Endpoint, EndpointId, EventId, JobId, KeyId, Source, SourceId, TenantId, Timestamp,
+};
+use rusqlite::Connection;
 use tokio::sync::watch;
 
+use crate::audit::{Audit, AuditQuery, AuditRecord};
 use crate::error::Error;
 use crate::journal::{
     Appending, Cutoffs, Journal, Page, Paged, RetentionStep, Unfinished, Urgency,
@@ -24,8 +29,10 @@ use crate::record::{
     Attempt, DeliveryRecord, Event, NewDelivery, NewEvent, Settle, Settled, Waiting,
 };
 use crate::registry::{JobRecord, KeyRecord, Registry, TenantRecord};
+use crate::sealing::Keyring;
 
 mod code;
+mod headers;
 mod response;
 mod rows;
 mod schema;
@@ -40,48 +47,86 @@ mod readers;
 mod writer;
 
 mod append;
+mod audit;
 mod configuration;
 mod history;
 mod lists;
 mod pages;
 mod retention;
 mod settle;
+mod sources;
 
 #[cfg(test)]
 mod plans;
 
 pub use config::{Options, PAGE_BYTES};
 
+use batch::Batch;
 use checkpoint::Checkpointer;
 use config::{JOURNAL_READERS, LEDGER_READERS};
 use readers::Readers;
 use writer::{Belongings, Cost, Writer};
+
+/// Whether a database holds anything that only its keys can open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sealed {
+    None,
+    Some,
+}
 
 /// An open database. Dropping it closes it, as [`Journal::close`] does, but blocks meanwhile.
 pub struct Sqlite {
     writer: Writer,
     journal: Readers,
     ledger: Readers,
+    keyring: Arc<Keyring>,
     finished: watch::Receiver<bool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Sqlite {
     /// Opens the database at `path`, and makes it if there is none. A file that is not ours, or of a
-    /// newer version, or in use, is refused and left as it is.
-    pub fn open(path: &Path, options: Options) -> Result<Self, Error> {
+    /// newer version, or in use, is refused and left as it is. `keyring` seals and opens the
+    /// secrets in it.
+    pub fn open(path: &Path, options: Options, keyring: Keyring) -> Result<Self, Error> {
+        Self::open_asking(path, options, |_| Ok(keyring))
+    }
+
+    /// The same, for a caller that makes a key where none is needed yet: `keyring` is told whether
+    /// the database holds anything that only its own keys can open.
+    pub fn open_asking<E: From<Error>>(
+        path: &Path,
+        options: Options,
+        keyring: impl FnOnce(Sealed) -> Result<Keyring, E>,
+    ) -> Result<Self, E> {
         let options = &options;
         let file::Opened { path, lock, writer: conn } = file::open(path, options)?;
-        let (checkpointer, copying) = Checkpointer::start(&path, options)?;
+        let sealed = if sources::has_sealed(&conn)? { Sealed::Some } else { Sealed::None };
+        let keyring = keyring(sealed)?;
+        sources::seal_plain(&conn, &keyring)?;
+        conn.pragma_update_and_check(None, "secure_delete", false, |_| Ok(()))
+            .map_err(Error::from)?;
+        Ok(Self::start(conn, lock, &path, options, keyring)?)
+    }
+
+    fn start(
+        conn: Connection,
+        lock: File,
+        path: &Path,
+        options: &Options,
+        keyring: Keyring,
+    ) -> Result<Self, Error> {
+        let (checkpointer, copying) = Checkpointer::start(path, options)?;
         let mut others = vec![copying];
-        let (journal, threads) = Readers::start("store-journal", JOURNAL_READERS, &path, options)?;
+        let (journal, threads) = Readers::start("store-journal", JOURNAL_READERS, path, options)?;
         others.extend(threads);
-        let (ledger, threads) = Readers::start("store-ledger", LEDGER_READERS, &path, options)?;
+        let (ledger, threads) = Readers::start("store-ledger", LEDGER_READERS, path, options)?;
         others.extend(threads);
         let (done, finished) = watch::channel(false);
         let belongings = Belongings { conn, checkpointer, others, lock, finished: done };
         let (writer, thread) = Writer::start(belongings)?;
-        Ok(Self { writer, journal, ledger, finished, thread: Mutex::new(Some(thread)) })
+        let (keyring, thread) = (Arc::new(keyring), Mutex::new(Some(thread)));
+        Ok(Self { writer, journal, ledger, keyring, finished, thread })
     }
 
     /// Takes nothing on any more. What was taken on is still done.
@@ -126,26 +171,27 @@ impl Journal for Sqlite {
         first: DeliveryId,
         deliveries: Vec<NewDelivery>,
         now: Timestamp,
+        audit: Option<Audit>,
     ) -> Result<Vec<Waiting>, Error> {
         let cost = Cost { rows: deliveries.len(), bytes: 0 };
         self.writer
             .submit(cost, Urgency::Now, move |batch| {
+                note(batch, audit.as_ref())?;
                 append::append_deliveries(batch, event, first, &deliveries, now)
             })
             .await
     }
 
     async fn settle(&self, settles: Vec<Settle>, urgency: Urgency) -> Result<Vec<Settled>, Error> {
-        for settle in &settles {
-            let states = [settle.from, settle.next.state];
-            assert!(
-                !states.contains(&State::InFlight),
-                "{} is in flight only in memory",
-                settle.id
-            );
-        }
-        let cost = Cost { rows: settles.len(), bytes: settles.iter().map(answer_bytes).sum() };
+        let cost = settling_cost(&settles);
         self.writer.submit(cost, urgency, move |batch| settle::settle(batch, &settles)).await
+    }
+
+    async fn settle_by(&self, settles: Vec<Settle>, audit: Audit) -> Result<Vec<Settled>, Error> {
+        let cost = settling_cost(&settles);
+        self.writer
+            .submit(cost, Urgency::Now, move |batch| settle::settle_by(batch, &settles, &audit))
+            .await
     }
 
     async fn page(&self, page: Page) -> Result<Paged, Error> {
@@ -195,6 +241,19 @@ impl Journal for Sqlite {
         // A writer that panicked has finished too.
         let _ = self.finished.clone().wait_for(|finished| *finished).await;
     }
+}
+
+fn settling_cost(settles: &[Settle]) -> Cost {
+    for settle in settles {
+        let states = [settle.from, settle.next.state];
+        assert!(!states.contains(&State::InFlight), "{} is in flight only in memory", settle.id);
+    }
+    Cost { rows: settles.len(), bytes: settles.iter().map(answer_bytes).sum() }
+}
+
+/// Notes who asked for the change that follows in the same transaction.
+fn note(batch: &mut Batch<'_>, audit: Option<&Audit>) -> Result<(), Error> {
+    audit.map_or(Ok(()), |audit| audit::note(batch, audit, &audit.subject))
 }
 
 fn answer_bytes(settle: &Settle) -> usize {
@@ -271,6 +330,7 @@ impl Ledger for Sqlite {
         tenant: TenantId,
         filter: DeliveryFilter,
         limit: usize,
+        audit: Option<Audit>,
     ) -> Result<u64, Error> {
         let Some(mut query) = history::dead_letters(filter, limit) else { return Ok(0) };
         let mut removed = 0;
@@ -280,9 +340,13 @@ impl Ledger for Sqlite {
             let rows = found.rows;
             let cost = Cost { rows: rows.len(), bytes: 0 };
             if !rows.is_empty() {
+                let audit = audit.clone();
                 removed += self
                     .writer
-                    .submit(cost, Urgency::Now, move |batch| history::purge(batch, &rows))
+                    .submit(cost, Urgency::Now, move |batch| {
+                        note(batch, audit.as_ref())?;
+                        history::purge(batch, &rows)
+                    })
                     .await?;
             }
             if found.next.is_none() {
@@ -312,35 +376,104 @@ const ONE_ROW: Cost = Cost { rows: 1, bytes: 0 };
 #[async_trait]
 impl Registry for Sqlite {
     async fn endpoints(&self) -> Result<Vec<Endpoint>, Error> {
-        self.ledger.ask(configuration::endpoints).await
+        let keyring = Arc::clone(&self.keyring);
+        self.ledger.ask(move |conn| configuration::endpoints(conn, &keyring)).await
     }
 
-    async fn put_endpoint(&self, endpoint: Endpoint) -> Result<(), Error> {
-        self.writer
-            .submit(ONE_ROW, Urgency::Now, move |batch| {
-                configuration::put_endpoint(batch, &endpoint)
-            })
-            .await
+    async fn put_endpoint(&self, endpoint: Endpoint, audit: Option<Audit>) -> Result<(), Error> {
+        let keyring = Arc::clone(&self.keyring);
+        self.configure(move |batch| {
+            note(batch, audit.as_ref())?;
+            configuration::put_endpoint(batch, &endpoint, &keyring)
+        })
+        .await
     }
 
     async fn forget_endpoint(&self, id: EndpointId) -> Result<(), Error> {
+        self.configure(move |batch| configuration::forget_endpoint(batch, id)).await
+    }
+
+    async fn failing(&self) -> Result<Vec<(EndpointId, Timestamp)>, Error> {
+        self.ledger.ask(configuration::failing).await
+    }
+
+    async fn note_failing(&self, since: Vec<(EndpointId, Option<Timestamp>)>) -> Result<(), Error> {
+        let cost = Cost { rows: since.len(), bytes: 0 };
         self.writer
-            .submit(ONE_ROW, Urgency::Now, move |batch| configuration::forget_endpoint(batch, id))
+            .submit(cost, Urgency::Lazy, move |batch| configuration::note_failing(batch, &since))
             .await
+    }
+
+    async fn sources(&self) -> Result<Vec<Source>, Error> {
+        let keyring = Arc::clone(&self.keyring);
+        self.ledger.ask(move |conn| sources::sources(conn, &keyring)).await
+    }
+
+    async fn put_source(&self, source: Source, audit: Audit) -> Result<(), Error> {
+        let keyring = Arc::clone(&self.keyring);
+        self.configure(move |batch| {
+            note(batch, Some(&audit))?;
+            sources::put_source(batch, &source, &keyring)
+        })
+        .await
+    }
+
+    async fn delete_source(&self, id: SourceId, audit: Audit) -> Result<(), Error> {
+        self.configure(move |batch| {
+            note(batch, Some(&audit))?;
+            sources::delete_source(batch, id)
+        })
+        .await
+    }
+
+    async fn reseal(&self) -> Result<u64, Error> {
+        let keyring = Arc::clone(&self.keyring);
+        self.configure(move |batch| sources::reseal(batch.conn, &keyring)).await
     }
 
     async fn keys(&self) -> Result<Vec<KeyRecord>, Error> {
         self.ledger.ask(configuration::keys).await
     }
 
-    async fn put_key(&self, key: KeyRecord) -> Result<(), Error> {
+    async fn put_key(&self, key: KeyRecord, audit: Option<Audit>) -> Result<(), Error> {
+        self.configure(move |batch| {
+            note(batch, audit.as_ref())?;
+            configuration::put_key(batch, &key)
+        })
+        .await
+    }
+
+    async fn touch_keys(&self, used: Vec<(KeyId, Timestamp)>) -> Result<(), Error> {
+        let cost = Cost { rows: used.len(), bytes: 0 };
         self.writer
-            .submit(ONE_ROW, Urgency::Now, move |batch| configuration::put_key(batch, &key))
+            .submit(cost, Urgency::Lazy, move |batch| configuration::touch_keys(batch, &used))
             .await
     }
 
     async fn tenants(&self) -> Result<Vec<TenantRecord>, Error> {
         self.ledger.ask(configuration::tenants).await
+    }
+
+    async fn make_tenant(
+        &self,
+        name: String,
+        created_at: Timestamp,
+        audit: Audit,
+    ) -> Result<TenantRecord, Error> {
+        self.configure(move |batch| {
+            let made = configuration::make_tenant(batch, &name, created_at)?;
+            note(batch, Some(&audit))?;
+            Ok(made)
+        })
+        .await
+    }
+
+    async fn audit(&self, query: AuditQuery) -> Result<Vec<AuditRecord>, Error> {
+        self.ledger.ask(move |conn| audit::list(conn, &query)).await
+    }
+
+    async fn instance(&self, candidate: [u8; 16]) -> Result<[u8; 16], Error> {
+        self.configure(move |batch| configuration::instance(batch, candidate)).await
     }
 
     async fn job(&self, tenant: TenantId, id: JobId) -> Result<Option<JobRecord>, Error> {
@@ -351,9 +484,22 @@ impl Registry for Sqlite {
         self.ledger.ask(configuration::open_jobs).await
     }
 
-    async fn put_job(&self, job: JobRecord) -> Result<(), Error> {
-        self.writer
-            .submit(ONE_ROW, Urgency::Now, move |batch| configuration::put_job(batch, &job))
-            .await
+    async fn put_job(&self, job: JobRecord, audit: Option<Audit>) -> Result<(), Error> {
+        self.configure(move |batch| {
+            note(batch, audit.as_ref())?;
+            configuration::put_job(batch, &job)
+        })
+        .await
+    }
+}
+
+impl Sqlite {
+    /// Makes a change that is one row, or few.
+    fn configure<T, F>(&self, change: F) -> impl Future<Output = Result<T, Error>> + use<T, F>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut Batch<'_>) -> Result<T, Error> + Send + 'static,
+    {
+        self.writer.submit(ONE_ROW, Urgency::Now, change)
     }
 }

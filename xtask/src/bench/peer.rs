@@ -6,8 +6,8 @@ use std::borrow::Cow;
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -107,7 +107,8 @@ fn null_router(state: Arc<Null>) -> Router {
 fn pass_router(to: SocketAddr) -> Result<Router> {
     let guard = Guard::new(vec![to.ip().into()]);
     let destination = Arc::new(guard.check_url(&format!("http://{to}/hook"))?);
-    let options = ClientOptions { guard: Arc::new(guard), extra_roots: Vec::new() };
+    let options =
+        ClientOptions { guard: Arc::new(guard), extra_roots: Vec::new(), egress_proxy: None };
     let state = Arc::new(Pass {
         null: Null::new()?,
         client: Client::new(options)?,
@@ -209,6 +210,7 @@ impl Pass {
             headers: pushed_headers(),
             body: payload,
             deadline: PASS_DEADLINE,
+            tls: None,
         };
         let answer = self.client.post(post).await?;
         anyhow::ensure!((200..300).contains(&answer.status), "answered {}", answer.status);

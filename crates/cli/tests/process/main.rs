@@ -2,6 +2,9 @@
 
 mod client;
 mod gateway;
+#[allow(dead_code, reason = "the engine's own tests need the rest")]
+#[path = "../../../engine/src/destination/tests/name_server.rs"]
+mod name_server;
 mod output;
 mod producers;
 mod sink;
@@ -9,7 +12,9 @@ mod sink;
 mod crash;
 mod outage;
 mod policy;
+mod rebinding;
 mod refusal;
+mod secrets;
 mod start;
 mod stop;
 

@@ -8,14 +8,19 @@ const USER_VERSION_AT: usize = 60;
 
 #[tokio::test]
 async fn a_bad_setting_is_named() {
-    let cases: [(&[&str], &str); 13] = [
+    let cases: [(&[&str], &str); 18] = [
         (&["--nonsense"], "--nonsense"),
         (&["--listen", "somewhere"], "--listen"),
         (&["--store", "mysql:x"], "--store"),
         (&["--store", "sqlite:"], "--store"),
         (&["--store", "postgres://localhost/x"], "--store"),
         (&["--allow-destination", "127.0.0.1/99"], "--allow-destination"),
-        (&["--allow-destination", "localhost"], "--allow-destination"),
+        (&["--allow-destination", "two words"], "--allow-destination"),
+        (&["--allow-port", "70000"], "--allow-port"),
+        (&["--deny-port", "ssh"], "--deny-port"),
+        (&["--dns-server", "9.9.9.9"], "--dns-server"),
+        (&["--egress-proxy", "https://proxy:3128"], "--egress-proxy"),
+        (&["--public-url", "example.com"], "--public-url"),
         (&["--timeout", "soon"], "--timeout"),
         (&["--timeout", "0s"], "--timeout"),
         (&["--drain=-1s"], "--drain"),
@@ -38,7 +43,7 @@ async fn a_bad_setting_is_named() {
 async fn a_bad_variable_is_named() {
     let cases = [
         ("POSTRIDER_LISTEN", "somewhere", "--listen"),
-        ("POSTRIDER_ALLOW_DESTINATION", "127.0.0.0/8,nowhere", "--allow-destination"),
+        ("POSTRIDER_ALLOW_DESTINATION", "127.0.0.0/8,no where", "--allow-destination"),
         ("POSTRIDER_TIMEOUT", "15", "--timeout"),
         ("MAX_ATTEMPTS", "0", "MAX_ATTEMPTS"),
         ("RETRY_MAX_DELAY", "-5", "RETRY_MAX_DELAY"),

@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod dns;
+pub(crate) mod name_server;
+mod rules;
+
 use std::net::SocketAddr;
 
 use super::*;
@@ -9,7 +13,11 @@ use super::*;
 const URLS: &str = include_str!("../../tests/data/destination_urls.tsv");
 
 fn guard(allowed: &[&str]) -> Guard {
-    Guard::new(allowed.iter().map(|network| network.parse().unwrap()).collect())
+    Guard::new(networks(allowed))
+}
+
+fn networks(texts: &[&str]) -> Vec<IpNet> {
+    texts.iter().map(|network| network.parse().unwrap()).collect()
 }
 
 /// The table writes JSON strings, but NUL as `\0`, which JSON does not know.
@@ -119,6 +127,7 @@ fn addresses_are_refused_by_class_and_public_ones_are_not() {
         "100.127.255.255",
         "127.0.0.1",
         "127.255.255.255",
+        "168.63.129.16",
         "169.254.169.254",
         "172.16.0.1",
         "172.31.255.255",
@@ -156,6 +165,7 @@ fn addresses_are_refused_by_class_and_public_ones_are_not() {
         "3fff::1",
         "5f00::1",
         "fc00::1",
+        "fd00:ec2::254",
         "fd12:3456::1",
         "fe80::1",
         "febf::1",
@@ -211,7 +221,8 @@ fn allowed_networks_open_exactly_what_they_contain() {
         (loopback, "http://127.0.0.1:0/", false),
         (loopback, "http://[::ffff:127.0.0.1]/", true),
         (loopback, "http://localhost:8080/", true),
-        (loopback, "http://localhost:22/", false),
+        (loopback, "http://localhost:22/", true),
+        (loopback, "http://localhost:0/", false),
         (loopback, "http://x.localhost/", true),
         (loopback, "http://127.0.0.1.nip.io/", true),
         (loopback, "http://[::1]/", false),
@@ -243,26 +254,28 @@ fn one_forbidden_answer_refuses_the_name_and_few_answers_are_dialled() {
     let guard = guard(&[]);
     let host = Host::Name("example.com".into());
     let vet = |answers: &[&str]| {
-        let answers: Vec<SocketAddr> = answers.iter().map(|a| a.parse().unwrap()).collect();
-        guard.vet(&host, &answers)
+        let answers: Vec<IpAddr> = answers.iter().map(|a| a.parse().unwrap()).collect();
+        guard.vet(&host, &answers, 80)
     };
     assert_eq!(vet(&[]), Err(ResolveError::NoAddress { host: host.clone() }));
-    for answers in [
-        &["127.0.0.1:80"][..],
-        &["8.8.8.8:80", "10.0.0.1:80"],
-        &["[2606:4700::1]:80", "8.8.8.8:80", "[fe80::1]:80"],
-    ] {
+    for answers in
+        [&["127.0.0.1"][..], &["8.8.8.8", "10.0.0.1"], &["2606:4700::1", "8.8.8.8", "fe80::1"]]
+    {
         assert!(matches!(vet(answers), Err(ResolveError::Refused { .. })), "{answers:?}");
     }
-    let dialed =
-        vet(&["[2606:4700::1]:80", "[2606:4700::1]:80", "[2606:4700::2]:80", "8.8.8.8:80"]);
+    let dialed = vet(&["2606:4700::1", "2606:4700::1", "2606:4700::2", "8.8.8.8"]);
     let expected = ["[2606:4700::1]:80", "8.8.8.8:80", "[2606:4700::2]:80"];
     assert_eq!(dialed.unwrap(), expected.map(|a| a.parse().unwrap()));
 
-    let many: Vec<SocketAddr> = (0..4000u32)
-        .map(|n| SocketAddr::new(Ipv4Addr::from_bits(0x0800_0000 + n).into(), 80))
-        .collect();
-    assert_eq!(guard.vet(&host, &many).unwrap(), many[..MAX_DIALED]);
+    let many = |count: u32| -> Vec<IpAddr> {
+        (0..count).map(|n| Ipv4Addr::from_bits(0x0800_0000 + n).into()).collect()
+    };
+    let most = many(u32::try_from(MAX_ANSWERS).unwrap());
+    let dialed = guard.vet(&host, &most, 80).unwrap();
+    assert!(dialed.iter().map(SocketAddr::ip).eq(most[..MAX_DIALED].iter().copied()));
+    let too_many = many(u32::try_from(MAX_ANSWERS + 1).unwrap());
+    let refused = guard.vet(&host, &too_many, 80);
+    assert_eq!(refused, Err(ResolveError::TooManyAddresses { host: host.clone() }));
 }
 
 /// A name that the system resolver answers everywhere, without a network.
@@ -282,11 +295,29 @@ async fn names_and_literals_are_judged_at_dial_time() {
 }
 
 #[tokio::test]
+async fn a_resolver_that_panics_leaves_the_name_free_to_be_asked_again() {
+    #[derive(Debug)]
+    struct Panicking;
+    impl Resolver for Panicking {
+        fn addresses<'a>(
+            &'a self,
+            _: &'a str,
+        ) -> futures_util::future::BoxFuture<'a, Result<Vec<IpAddr>, LookupError>> {
+            panic!("this is what the test is about")
+        }
+    }
+    let guard = Guard::with_resolver(Rules::default(), Arc::new(Panicking));
+    let failed = guard.resolve(&Host::Name("example.com".into()), 80).await;
+    assert!(matches!(failed, Err(ResolveError::Failed { .. })), "{failed:?}");
+    assert_eq!(guard.lookups.under_way(), 0);
+}
+
+#[tokio::test]
 async fn waiting_callers_share_one_lookup_and_leave_nothing_behind() {
     let guard = guard(&["127.0.0.0/8"]);
     let host = answered_name();
-    let first = guard.lookups.join("127.0.0.1", 80).unwrap();
-    let second = guard.lookups.join("127.0.0.1", 80).unwrap();
+    let first = guard.lookups.join("127.0.0.1").unwrap();
+    let second = guard.lookups.join("127.0.0.1").unwrap();
     assert!(first.same_channel(&second));
     assert_eq!(guard.lookups.under_way(), 1);
     assert_eq!(guard.resolve(&host, 80).await.unwrap(), ["127.0.0.1:80".parse().unwrap()]);
@@ -298,10 +329,10 @@ async fn lookups_under_way_are_bounded() {
     let guard = guard(&[]);
     // None of them begins before this test first waits.
     for n in 0..MAX_LOOKUPS {
-        assert!(guard.lookups.join(&format!("10.0.0.{n}"), 80).is_some());
+        assert!(guard.lookups.join(&format!("10.0.0.{n}")).is_some());
     }
-    assert!(guard.lookups.join("10.0.0.0", 80).is_some());
-    assert!(guard.lookups.join("10.0.1.0", 80).is_none());
+    assert!(guard.lookups.join("10.0.0.0").is_some());
+    assert!(guard.lookups.join("10.0.1.0").is_none());
     let busy = guard.resolve(&Host::Name("10.0.1.0".into()), 80).await;
     assert!(matches!(busy, Err(ResolveError::Busy { .. })), "{busy:?}");
 }

@@ -4,6 +4,7 @@ use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -13,12 +14,14 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Frame, Incoming};
 use hyper::client::conn::{TrySendError, http1, http2};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_rustls::client::TlsStream;
 
 use super::HEAD_BYTES;
 use super::failure::Failure;
+use super::frames::Counted;
 use crate::destination::Destination;
 
 /// The most bytes hyper buffers of a response, or of a request beside its body.
@@ -46,6 +49,8 @@ pub(super) enum Connection {
 pub(super) enum SendError {
     /// The connection ended before any of the request was sent.
     Unsent(Box<Outgoing>, hyper::Error),
+    /// The same, found out before hyper was asked.
+    Gone(Box<Outgoing>),
     Failed(hyper::Error),
 }
 
@@ -72,7 +77,10 @@ impl Connection {
             Self::Http2(connection) => {
                 *request.uri_mut() = destination.url().clone();
                 request.headers_mut().remove(header::HOST);
-                connection.send(request).await
+                let Some(sender) = connection.take_sender() else {
+                    return Err(SendError::Gone(Box::new(request)));
+                };
+                send_over_http2(sender, request).await
             }
         };
         outcome.map_err(|mut failed| match failed.take_message() {
@@ -178,12 +186,23 @@ impl Wire {
 /// An HTTP/2 connection, shared by its requests. Its tasks end when the last holder drops it.
 pub(super) struct Http2 {
     peer: SocketAddr,
-    sender: http2::SendRequest<Full<Bytes>>,
+    /// None once the connection has ended. Hyper gives a request back whose connection ended before
+    /// it was taken on, but only when nobody holds a sender any more: one that is kept would let
+    /// such a request wait for its deadline.
+    sender: Arc<Mutex<Option<Http2Sender>>>,
+    requests: Arc<AtomicUsize>,
     _open: watch::Sender<()>,
 }
 
+type Http2Sender = http2::SendRequest<Full<Bytes>>;
+
 impl Http2 {
-    pub(super) async fn open(io: Secured, peer: SocketAddr) -> Result<Connection, Failure> {
+    pub(super) async fn open(
+        stream: TlsStream<TcpStream>,
+        peer: SocketAddr,
+    ) -> Result<Connection, Failure> {
+        let requests = Arc::<AtomicUsize>::default();
+        let io = TokioIo::new(Counted::new(stream, Arc::clone(&requests)));
         let (open, tasks) = watch::channel(());
         let tasks = Tasks { open: tasks };
         let opened = http2::Builder::new(tasks.clone())
@@ -196,22 +215,36 @@ impl Http2 {
             .handshake(io)
             .await;
         let (sender, wire) = opened.map_err(|error| Failure::http(&error, peer))?;
+        let sender = Arc::new(Mutex::new(Some(sender)));
+        let ended = Arc::clone(&sender);
         tasks.spawn(async move {
             // Every request waiting on the connection is told of the error as well.
             if let Err(error) = wire.await {
                 tracing::debug!(%peer, %error, "HTTP/2 connection failed");
             }
+            drop(ended.lock().take());
         });
-        Ok(Connection::Http2(Arc::new(Self { peer, sender, _open: open })))
+        Ok(Connection::Http2(Arc::new(Self { peer, sender, requests, _open: open })))
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.sender.is_closed()
+        self.sender.lock().as_ref().is_none_or(http2::SendRequest::is_closed)
     }
 
-    async fn send(&self, request: Outgoing) -> Result<Response<Incoming>, TrySendError<Outgoing>> {
-        self.sender.clone().try_send_request(request).await
+    /// The way to send one request; none if the connection has ended.
+    fn take_sender(&self) -> Option<Http2Sender> {
+        let sender = self.sender.lock().clone()?;
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        Some(sender)
     }
+}
+
+/// The sender is gone when this waits.
+fn send_over_http2(
+    mut sender: Http2Sender,
+    request: Outgoing,
+) -> impl Future<Output = Result<Response<Incoming>, TrySendError<Outgoing>>> {
+    sender.try_send_request(request)
 }
 
 /// Spawns the tasks of one HTTP/2 connection so that none outlives it.
@@ -239,7 +272,7 @@ impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for Tasks {
     }
 }
 
-fn http1_builder() -> http1::Builder {
+pub(super) fn http1_builder() -> http1::Builder {
     let mut builder = http1::Builder::new();
     // The number of headers keeps hyper's own limit of 100, which costs no allocation.
     builder.max_header_size(HEAD_BYTES).max_buf_size(BUFFER_BYTES);

@@ -1,11 +1,15 @@
 //! Why a request came to no answer, in words for an operator.
 
+mod handshake;
+
 use std::error::Error;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::HEAD_BYTES;
+use super::proxy::EgressProxy;
 use crate::destination::{Host, ResolveError};
 
 /// A request that came to no answer.
@@ -55,7 +59,9 @@ impl Failure {
         let kind = match error {
             ResolveError::Refused { .. } => FailureKind::Refused,
             ResolveError::Failed { .. }
+            | ResolveError::NoSuchName { .. }
             | ResolveError::NoAddress { .. }
+            | ResolveError::TooManyAddresses { .. }
             | ResolveError::TimedOut { .. }
             | ResolveError::Busy { .. } => FailureKind::Dns,
         };
@@ -70,12 +76,37 @@ impl Failure {
         Self::new(FailureKind::Connect, message)
     }
 
-    pub(super) fn connect_timeout(waited: Duration, peer: SocketAddr) -> Self {
-        Self::new(FailureKind::Timeout, format!("no connection to {peer} within {waited:?}"))
+    pub(super) fn connect_timeout(
+        waited: Duration,
+        peer: SocketAddr,
+        proxy: Option<&EgressProxy>,
+    ) -> Self {
+        let message = match proxy {
+            None => format!("no connection to {peer} within {waited:?}"),
+            Some(proxy) => {
+                format!(
+                    "no connection to {peer} through the egress proxy {proxy} within {waited:?}"
+                )
+            }
+        };
+        Self::new(FailureKind::Timeout, message)
     }
 
-    pub(super) fn tls(error: &impl Error, host: &Host, peer: SocketAddr) -> Self {
-        let message = format!("TLS handshake with {host} at {peer} failed: {error}");
+    /// The egress proxy itself was not reached.
+    pub(super) fn no_proxy(proxy: &EgressProxy, reason: &dyn fmt::Display) -> Self {
+        let message = format!("no connection to the egress proxy {proxy}: {reason}");
+        Self::new(FailureKind::Connect, message)
+    }
+
+    /// The egress proxy made no connection.
+    pub(super) fn proxy(proxy: &EgressProxy, peer: SocketAddr, reason: &str) -> Self {
+        let message = format!("no connection to {peer} through the egress proxy {proxy}: {reason}");
+        Self::new(FailureKind::Connect, message)
+    }
+
+    pub(super) fn tls(error: &io::Error, host: &Host, peer: SocketAddr) -> Self {
+        let reason = handshake::explain(error).unwrap_or_else(|| error.to_string());
+        let message = format!("TLS handshake with {host} at {peer} failed: {reason}");
         Self::new(FailureKind::Tls, message)
     }
 
@@ -97,7 +128,12 @@ impl Failure {
             let message = format!("{peer} closed the connection before it answered");
             return Self::new(FailureKind::Closed, message);
         }
-        match io_cause(error) {
+        let cause = io_cause(error);
+        // A peer that wants a client certificate says so only after the handshake, in TLS 1.3.
+        if let Some(reason) = cause.and_then(handshake::explain) {
+            return Self::new(FailureKind::Tls, format!("TLS with {peer} failed: {reason}"));
+        }
+        match cause {
             Some(cause) if cause.kind() == io::ErrorKind::ConnectionReset => {
                 Self::new(FailureKind::Closed, format!("connection reset by {peer}"))
             }

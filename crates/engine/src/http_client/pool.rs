@@ -1,4 +1,5 @@
-//! Connections between requests: idle HTTP/1 connections, shared HTTP/2 connections, per origin.
+//! Connections between requests: idle HTTP/1 connections, shared HTTP/2 connections, per origin and
+//! per TLS settings.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,9 +11,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::connection::{Connection, Http1, Http2};
+use super::endpoint_tls::Identity;
 use crate::destination::Origin;
 
-/// How many idle HTTP/1 connections are kept for one origin.
+/// How many idle HTTP/1 connections are kept for one origin and one set of TLS settings.
 pub const MAX_IDLE_PER_ORIGIN: usize = 128;
 /// How many connections are kept for all origins together.
 pub const MAX_IDLE: usize = 2048;
@@ -31,12 +33,27 @@ pub(super) struct Pool {
     state: Mutex<State>,
 }
 
+/// What connections are shared by.
+#[derive(Clone, Copy)]
+pub(super) struct Key<'a> {
+    pub(super) origin: &'a Arc<Origin>,
+    /// The endpoint's own TLS settings, if it has any.
+    pub(super) identity: Option<Identity>,
+}
+
 #[derive(Default)]
 struct State {
-    origins: HashMap<Arc<Origin>, Slot>,
+    slots: Slots,
     /// Idle and shared connections in all slots.
     kept: usize,
     sweeping: bool,
+}
+
+/// Endpoints without TLS settings of their own are the rule, and are found by their origin alone.
+#[derive(Default)]
+struct Slots {
+    plain: HashMap<Arc<Origin>, Slot>,
+    identified: HashMap<Identity, HashMap<Arc<Origin>, Slot>>,
 }
 
 #[derive(Default)]
@@ -61,14 +78,14 @@ struct SharedConnection {
 
 impl Pool {
     /// Takes a connection that looks alive: the shared one, or the idle one used last.
-    pub(super) fn take(&self, origin: &Arc<Origin>) -> Option<Connection> {
-        if let Some(shared) = self.take_shared(origin) {
+    pub(super) fn take(&self, key: Key<'_>) -> Option<Connection> {
+        if let Some(shared) = self.take_shared(key) {
             return Some(shared);
         }
         let now = Instant::now();
         // Ends with the idle connections of the origin, of which there is a bounded number.
         loop {
-            let mut idle = self.pop(origin)?;
+            let mut idle = self.pop(key)?;
             if now.saturating_duration_since(idle.since) < IDLE_TIMEOUT && idle.connection.is_idle()
             {
                 return Some(Connection::Http1(idle.connection));
@@ -76,10 +93,10 @@ impl Pool {
         }
     }
 
-    pub(super) fn take_shared(&self, origin: &Arc<Origin>) -> Option<Connection> {
+    pub(super) fn take_shared(&self, key: Key<'_>) -> Option<Connection> {
         let mut state = self.state.lock();
         let state = &mut *state;
-        let slot = state.origins.get_mut(origin)?;
+        let slot = state.slots.find(key)?;
         let shared = slot.shared.as_mut()?;
         if shared.connection.is_closed() {
             slot.shared = None;
@@ -91,7 +108,7 @@ impl Pool {
     }
 
     /// Gives back a connection whose answer was read to its end.
-    pub(super) fn give(self: &Arc<Self>, origin: &Arc<Origin>, connection: Connection) {
+    pub(super) fn give(self: &Arc<Self>, key: Key<'_>, connection: Connection) {
         let mut connection = match connection {
             Connection::Http1(connection) => connection,
             // It never left the pool.
@@ -102,7 +119,7 @@ impl Pool {
         }
         let mut state = self.state.lock();
         let full = state.kept >= MAX_IDLE;
-        let slot = state.slot(origin);
+        let slot = state.slots.slot(key);
         if full || slot.idle.len() >= MAX_IDLE_PER_ORIGIN {
             // Closed after the lock is released, because the lock is the younger of the two.
             return;
@@ -113,14 +130,10 @@ impl Pool {
     }
 
     /// Records what a freshly dialled origin speaks. Of two HTTP/2 connections the first is kept.
-    pub(super) fn announce(
-        self: &Arc<Self>,
-        origin: &Arc<Origin>,
-        connection: Connection,
-    ) -> Connection {
+    pub(super) fn announce(self: &Arc<Self>, key: Key<'_>, connection: Connection) -> Connection {
         let mut state = self.state.lock();
         let full = state.kept >= MAX_IDLE;
-        let slot = state.slot(origin);
+        let slot = state.slots.slot(key);
         let connection = match connection {
             Connection::Http1(connection) => {
                 slot.speaks_http1 = true;
@@ -149,11 +162,11 @@ impl Pool {
     /// the other takes too long.
     pub(super) async fn turn_to_dial(
         self: &Arc<Self>,
-        origin: &Arc<Origin>,
+        key: Key<'_>,
     ) -> Option<OwnedSemaphorePermit> {
         let turn = {
             let mut state = self.state.lock();
-            let slot = state.slot(origin);
+            let slot = state.slots.slot(key);
             if slot.speaks_http1 {
                 return None;
             }
@@ -164,9 +177,9 @@ impl Pool {
         tokio::time::timeout(DIAL_TURN, turn.acquire_owned()).await.ok()?.ok()
     }
 
-    fn pop(&self, origin: &Arc<Origin>) -> Option<Idle> {
+    fn pop(&self, key: Key<'_>) -> Option<Idle> {
         let mut state = self.state.lock();
-        let idle = state.origins.get_mut(origin)?.idle.pop()?;
+        let idle = state.slots.find(key)?.idle.pop()?;
         state.kept -= 1;
         Some(idle)
     }
@@ -194,7 +207,7 @@ impl Pool {
         let mut closed = Vec::new();
         let mut state = self.state.lock();
         let fresh = |since| now.saturating_duration_since(since) < IDLE_TIMEOUT;
-        state.origins.retain(|_, slot| {
+        state.slots.retain(|slot| {
             closed.extend(
                 slot.idle.extract_if(.., |idle| !fresh(idle.since) || !idle.connection.is_idle()),
             );
@@ -207,12 +220,11 @@ impl Pool {
             let dialling = slot.turn.as_ref().is_some_and(|turn| Arc::strong_count(turn) > 1);
             !slot.idle.is_empty() || slot.shared.is_some() || dialling
         });
-        state.kept = state
-            .origins
-            .values()
-            .map(|slot| slot.idle.len() + usize::from(slot.shared.is_some()))
-            .sum();
-        state.sweeping = !state.origins.is_empty();
+        let held = |slot: &Slot| slot.idle.len() + usize::from(slot.shared.is_some());
+        let kept = state.slots.all().map(held).sum();
+        state.kept = kept;
+        let empty = state.slots.all().next().is_none();
+        state.sweeping = !empty;
         let sweep = if state.sweeping { Sweep::Kept } else { Sweep::Empty };
         // Closing sockets takes system calls, which nobody should wait for at the lock.
         drop(state);
@@ -227,9 +239,33 @@ pub(super) enum Sweep {
     Empty,
 }
 
-impl State {
-    fn slot(&mut self, origin: &Arc<Origin>) -> &mut Slot {
-        self.origins.entry(origin.clone()).or_default()
+impl Slots {
+    fn find(&mut self, key: Key<'_>) -> Option<&mut Slot> {
+        let origins = match key.identity {
+            None => &mut self.plain,
+            Some(identity) => self.identified.get_mut(&identity)?,
+        };
+        origins.get_mut(key.origin)
+    }
+
+    fn slot(&mut self, key: Key<'_>) -> &mut Slot {
+        let origins = match key.identity {
+            None => &mut self.plain,
+            Some(identity) => self.identified.entry(identity).or_default(),
+        };
+        origins.entry(key.origin.clone()).or_default()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Slot> {
+        self.plain.values().chain(self.identified.values().flat_map(HashMap::values))
+    }
+
+    fn retain(&mut self, mut wanted: impl FnMut(&mut Slot) -> bool) {
+        self.plain.retain(|_, slot| wanted(slot));
+        self.identified.retain(|_, origins| {
+            origins.retain(|_, slot| wanted(slot));
+            !origins.is_empty()
+        });
     }
 }
 
@@ -237,7 +273,7 @@ impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state.lock();
         f.debug_struct("Pool")
-            .field("origins", &state.origins.len())
+            .field("origins", &state.slots.all().count())
             .field("kept", &state.kept)
             .finish_non_exhaustive()
     }

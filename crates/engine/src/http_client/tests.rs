@@ -3,7 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod certificate;
+mod dns;
+mod endpoint_tls;
 mod peer;
+mod proxy;
 mod tls;
 
 use std::time::Duration;
@@ -30,7 +33,15 @@ fn loopback_guard() -> Arc<Guard> {
 }
 
 fn client() -> Client {
-    Client::new(ClientOptions { guard: loopback_guard(), extra_roots: Vec::new() }).unwrap()
+    client_with(loopback_guard(), Vec::new(), None)
+}
+
+fn client_with(
+    guard: Arc<Guard>,
+    extra_roots: Vec<CertificateDer<'static>>,
+    egress_proxy: Option<EgressProxy>,
+) -> Client {
+    Client::new(ClientOptions { guard, extra_roots, egress_proxy }).unwrap()
 }
 
 fn post_to(url: &str, deadline: Duration) -> Post {
@@ -39,6 +50,7 @@ fn post_to(url: &str, deadline: Duration) -> Post {
         headers: HeaderMap::new(),
         body: Bytes::from_static(b"{}"),
         deadline,
+        tls: None,
     }
 }
 
@@ -109,8 +121,8 @@ async fn a_request_comes_back_unsent_from_a_closed_connection() {
     let peer = Peer::start(async |_: peer::Exchange| {}).await;
     let client = client();
     let destination = post(&peer).destination;
-    let mut connection =
-        client.open(destination.origin(), &mut Stage::Connecting).await.ok().unwrap();
+    let key = Key { origin: destination.origin(), identity: None };
+    let mut connection = client.open(key, None, &mut Stage::Connecting).await.ok().unwrap();
     peer.exchange_ended().await;
     peer::let_events_arrive().await;
     let request = Request::post("/").body(Full::new(Bytes::from_static(b"{}"))).unwrap();
@@ -344,8 +356,7 @@ async fn peers_that_hang_up_are_named() {
 #[tokio::test]
 async fn the_guard_decides_at_dial_time() {
     let peer = Peer::answering(OK).await;
-    let guard = Arc::new(Guard::new(Vec::new()));
-    let strict = Client::new(ClientOptions { guard, extra_roots: Vec::new() }).unwrap();
+    let strict = client_with(Arc::new(Guard::new(Vec::new())), Vec::new(), None);
     let by_name = format!("http://localhost:{}/", peer.address.port());
     assert_eq!(client().post(post_to(&by_name, AMPLE)).await.unwrap().status, 200);
     for url in [&peer.url(), &by_name] {

@@ -1,13 +1,11 @@
 //! Who may do what, and where.
 
 use http::Method;
-use postrider_core::{KeyId, TenantId};
 use postrider_server::{KeyError, ensure_admin_key};
-use postrider_store::registry::{KeyRecord, Role};
 use serde_json::json;
-use sha2::{Digest as _, Sha256};
 
 use crate::gateway::{Call, Gateway, START};
+use crate::keys::Key;
 
 #[tokio::test]
 async fn without_a_known_key_there_is_nothing_but_health() {
@@ -32,16 +30,8 @@ async fn without_a_known_key_there_is_nothing_but_health() {
 #[tokio::test]
 async fn a_key_acts_in_its_tenant_only() {
     let gateway = Gateway::start().await;
-    let secret = format!("pr_{}", "t".repeat(43));
-    let key = KeyRecord {
-        id: KeyId::from_i64(99),
-        name: "of another tenant".into(),
-        sha256: Sha256::digest(secret.as_bytes()).into(),
-        role: Role::Tenant(TenantId(2)),
-        created_at: START,
-    };
-    gateway.engine.store().put_key(key).await.expect("stored");
-    gateway.keys.reload(&**gateway.engine.store()).await.expect("reloaded");
+    gateway.tenant("acme").await;
+    let Key { key: secret, .. } = gateway.key(json!({"name": "theirs", "tenant": "acme"})).await;
     let theirs = |method: Method, path: &str| {
         Call::new(method, path).without_key().header("authorization", &format!("bearer {secret}"))
     };
@@ -75,7 +65,9 @@ async fn a_key_acts_in_its_tenant_only() {
     let elsewhere = theirs(Method::GET, "/v1/events").header("postrider-tenant", "default");
     gateway.call(elsewhere).await.problem(403);
     let admin = |tenant| Call::new(Method::GET, "/v1/events").header("postrider-tenant", tenant);
-    assert_eq!(gateway.call(admin("default")).await.status, 200);
+    let seen = async |tenant| gateway.call(admin(tenant)).await.json()["data"].clone();
+    assert_eq!(seen("default").await[0]["id"], event.as_str());
+    assert_eq!(seen("acme").await[0]["id"], own.json()["id"]);
     gateway.call(admin("nobody")).await.problem(404);
 }
 
@@ -97,5 +89,39 @@ async fn an_admin_key_can_be_given_and_must_be_a_good_one() {
     gateway.keys.reload(&**store).await.expect("reloaded");
     let call = Call::new(Method::GET, "/v1/stats").without_key();
     let call = call.header("authorization", &format!("Bearer {given}"));
+    assert_eq!(gateway.call(call).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_given_admin_key_that_was_revoked_stays_so() {
+    let gateway = Gateway::start().await;
+    let store = gateway.engine.store();
+    let given = format!("pr_{}", "g".repeat(32));
+    ensure_admin_key(&**store, START, [8; 32], Some(&given)).await.expect("stored");
+    gateway.keys.reload(&**store).await.expect("reloaded");
+    let own = gateway.get("/v1/keys?limit=1").await.json()["data"][0]["id"].clone();
+    let path = format!("/v1/keys/{}", own.as_str().expect("an id"));
+    assert_eq!(gateway.ask(Method::DELETE, &path).await.status, 204);
+
+    ensure_admin_key(&**store, START, [8; 32], Some(&given)).await.expect("a start goes on");
+    gateway.keys.reload(&**store).await.expect("reloaded");
+    let call = Call::new(Method::GET, "/v1/stats").without_key();
+    let call = call.header("authorization", &format!("Bearer {given}"));
+    gateway.call(call).await.problem(401);
+}
+
+#[tokio::test]
+async fn where_no_admin_key_opens_anything_a_start_makes_one() {
+    let gateway = Gateway::start().await;
+    let store = gateway.engine.store();
+    let [mut only] = store.keys().await.expect("keys").try_into().expect("one key");
+    only.expires_at = Some(START);
+    store.put_key(only, None).await.expect("stored");
+    let made = ensure_admin_key(&**store, START, [8; 32], None).await.expect("stored");
+    let made = made.expect("a new one");
+    gateway.keys.reload(&**store).await.expect("reloaded");
+    gateway.get("/v1/stats").await.problem(401);
+    let call = Call::new(Method::GET, "/v1/stats").without_key();
+    let call = call.header("authorization", &format!("Bearer {made}"));
     assert_eq!(gateway.call(call).await.status, 200);
 }

@@ -122,7 +122,7 @@ async fn a_bad_parameter_is_refused_by_its_name() {
         ("/v1/events?type=a%20b", "type"),
         ("/v1/events?since=yesterday", "since"),
         ("/v1/events?until=%FF", "until"),
-        ("/v1/events?source=src_0000000000000", "source"),
+        ("/v1/events?source=ep_0000000000000", "source"),
         ("/v1/events?colour=red", "colour"),
         ("/v1/events?limit=1&limit=2", "limit"),
         ("/v1/endpoints?state=active", "state"),

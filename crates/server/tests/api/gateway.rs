@@ -14,8 +14,11 @@ use postrider_core::Timestamp;
 use postrider_engine::notices::{Notice, NoticeKind};
 use postrider_engine::ports::{ManualClock, SystemEntropy};
 use postrider_engine::{Engine, Options};
-use postrider_server::{ConnectionLimits, Keys, ServerOptions, ensure_admin_key, router, serve};
+use postrider_server::{
+    ConnectionLimits, Inbound, Keys, ServerOptions, ensure_admin_key, router, serve,
+};
 use postrider_store::Store;
+use postrider_store::sealing::{Keyring, SealingKey};
 use postrider_store::sqlite::{self, Sqlite};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -47,7 +50,7 @@ impl Gateway {
     pub(crate) async fn start_with(options: ServerOptions, limits: ConnectionLimits) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("postrider.db");
-        let store = Sqlite::open(&path, sqlite::Options::default()).expect("a database");
+        let store = Sqlite::open(&path, sqlite::Options::default(), keyring()).expect("a database");
         let store: Arc<dyn Store> = Arc::new(store);
         let key = ensure_admin_key(&*store, START, [7; 32], None)
             .await
@@ -67,7 +70,8 @@ impl Gateway {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let (stop, stopped) = oneshot::channel();
-        let routes = router(engine.clone(), keys.clone(), options);
+        let inbound = Inbound::load(&**engine.store()).await.expect("the sources");
+        let routes = router(engine.clone(), keys.clone(), inbound, options);
         let server = tokio::spawn(serve(listener, routes, limits, async {
             // A test that ends without a word stops its server too.
             let _ = stopped.await;
@@ -217,4 +221,8 @@ pub(crate) async fn await_notice(
         }
     };
     tokio::time::timeout(PATIENCE, found).await.unwrap_or_else(|_| panic!("no {kind:?} came"))
+}
+
+fn keyring() -> Keyring {
+    Keyring::new(vec![SealingKey::from_bytes([7; 32])]).expect("one key")
 }

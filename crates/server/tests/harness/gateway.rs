@@ -9,8 +9,9 @@ use postrider_core::Timestamp;
 use postrider_engine::notices::Notice;
 use postrider_engine::ports::{Clock as _, Entropy as _, ManualClock, SystemEntropy};
 use postrider_engine::{Engine, Options};
-use postrider_server::{ConnectionLimits, Keys, ServerOptions, ensure_admin_key};
+use postrider_server::{ConnectionLimits, Inbound, Keys, ServerOptions, ensure_admin_key};
 use postrider_store::Store;
+use postrider_store::sealing::{Keyring, SealingKey};
 use postrider_store::sqlite::{self, Sqlite};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -52,7 +53,8 @@ impl Gateway {
     }
 
     async fn open(data: TempDir, now: Timestamp) -> Self {
-        let store = Sqlite::open(&data.path().join(DATABASE), sqlite::Options::default());
+        let store =
+            Sqlite::open(&data.path().join(DATABASE), sqlite::Options::default(), keyring());
         let store: Arc<dyn Store> = Arc::new(store.expect("a database"));
         let entropy = Arc::new(SystemEntropy);
         ensure_admin_key(&*store, now, entropy.secret_bytes(), Some(KEY)).await.expect("a key");
@@ -67,7 +69,9 @@ impl Gateway {
             .expect("the engine starts");
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a loopback port");
         let address = listener.local_addr().expect("an address");
-        let router = postrider_server::router(engine.clone(), keys, ServerOptions::default());
+        let inbound = Inbound::load(&**engine.store()).await.expect("the sources");
+        let options = ServerOptions::default();
+        let router = postrider_server::router(engine.clone(), keys, inbound, options);
         let (stop, stopped) = oneshot::channel();
         let served = tokio::spawn(async move {
             let shutdown = async { drop(stopped.await) };
@@ -279,4 +283,8 @@ fn copy_files(from: &Path, to: &Path) {
         let entry = entry.expect("an entry");
         std::fs::copy(entry.path(), to.join(entry.file_name())).expect("a copy");
     }
+}
+
+fn keyring() -> Keyring {
+    Keyring::new(vec![SealingKey::from_bytes([7; 32])]).expect("one key")
 }

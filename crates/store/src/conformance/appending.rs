@@ -120,7 +120,7 @@ pub async fn more_deliveries_of_an_old_event(place: &dyn Place) {
     let from = DeliveryId::from_i64(scene.take_ids(2));
     let made = scene
         .store
-        .append_deliveries(event, from, vec![to(A), in_line(B, "")], scene.now)
+        .append_deliveries(event, from, vec![to(A), in_line(B, "")], scene.now, None)
         .await
         .expect("stored");
     let second = DeliveryId::from_i64(from.as_i64() + 1);
@@ -139,7 +139,7 @@ pub async fn no_deliveries_of_an_event_that_is_gone(place: &dyn Place) {
     let mut scene = Scene::new(place).await;
     let from = DeliveryId::from_i64(scene.take_ids(1));
     let gone = EventId::from_i64(77);
-    let made = scene.store.append_deliveries(gone, from, vec![to(A)], scene.now).await;
+    let made = scene.store.append_deliveries(gone, from, vec![to(A)], scene.now, None).await;
     assert!(made.expect("answered").is_empty());
     assert_eq!(scene.store.delivery(TENANT, from).await.expect("readable"), None);
 }

@@ -40,8 +40,10 @@ async fn operate(scene: &mut Scene, draw: &mut Draw) {
         _ => {
             if draw.below(2) == 0 {
                 let limit = 1 + draw.below(3) as usize;
-                let purged =
-                    scene.store.purge_dead_letters(TENANT, DeliveryFilter::default(), limit).await;
+                let purged = scene
+                    .store
+                    .purge_dead_letters(TENANT, DeliveryFilter::default(), limit, None)
+                    .await;
                 assert!(purged.expect("purged") <= limit as u64);
             } else {
                 sweep(scene, scene.now.minus(SECOND * 30)).await;
@@ -133,7 +135,7 @@ async fn replay(scene: &mut Scene, draw: &mut Draw) {
     let event = listed.rows[draw.below(count) as usize].id;
     let new: Vec<_> = (0..=draw.below(2)).map(|_| some_delivery(draw)).collect();
     let first = DeliveryId::from_i64(scene.take_ids(new.len()));
-    scene.store.append_deliveries(event, first, new, scene.now).await.expect("stored");
+    scene.store.append_deliveries(event, first, new, scene.now, None).await.expect("stored");
 }
 
 async fn sweep(scene: &Scene, cutoff: Timestamp) {

@@ -41,7 +41,7 @@ pub async fn they_come_in_the_order_of_events(place: &dyn Place) {
     let pair = scene.keep(old).await;
     let others = several(&mut scene, 3).await;
     let replay = DeliveryId::from_i64(scene.take_ids(1));
-    let made = scene.store.append_deliveries(event, replay, vec![to(A)], scene.now).await;
+    let made = scene.store.append_deliveries(event, replay, vec![to(A)], scene.now, None).await;
     assert_eq!(made.expect("stored").len(), 1);
     scene.turn(replay, Turn::Exhaust).await;
     scene.turn(pair[1], Turn::Fail).await;
@@ -119,7 +119,8 @@ pub async fn a_cursor_stays_valid_while_rows_come_and_go(place: &dyn Place) {
         // The row that the cursor names goes, and so does the next one; new ones come at the end.
         let gone = vec![expected[2], expected[3]];
         let filter = DeliveryFilter { ids: Some(gone), ..DeliveryFilter::default() };
-        let purged = scene.store.purge_dead_letters(TENANT, filter, 10).await.expect("purged");
+        let purged =
+            scene.store.purge_dead_letters(TENANT, filter, 10, None).await.expect("purged");
         assert_eq!(purged, 2);
         let new = several(&mut scene, 2).await;
 
@@ -134,7 +135,8 @@ pub async fn a_cursor_stays_valid_while_rows_come_and_go(place: &dyn Place) {
         assert_eq!(ids(&third), rest, "{direction:?}");
         assert_eq!(third.next, None);
 
-        let purged = scene.store.purge_dead_letters(TENANT, all(), 100).await.expect("purged");
+        let purged =
+            scene.store.purge_dead_letters(TENANT, all(), 100, None).await.expect("purged");
         assert!(purged > 0);
         scene.store.close().await;
     }
@@ -159,13 +161,14 @@ pub async fn purging_removes_only_what_matches(place: &dyn Place) {
     let start = scene.now;
     let made = one_of_each(&mut scene).await;
     let none = DeliveryFilter { states: vec![State::Pending], ..DeliveryFilter::default() };
-    assert_eq!(scene.store.purge_dead_letters(TENANT, none, 10).await.expect("purged"), 0);
+    assert_eq!(scene.store.purge_dead_letters(TENANT, none, 10, None).await.expect("purged"), 0);
     let late = DeliveryFilter { since: Some(start.plus(4 * SECOND)), ..all() };
-    let purged = scene.store.purge_dead_letters(TENANT, late.clone(), 1).await.expect("purged");
+    let purged =
+        scene.store.purge_dead_letters(TENANT, late.clone(), 1, None).await.expect("purged");
     assert_eq!(purged, 1, "no more than asked");
     assert_eq!(scene.store.delivery(TENANT, made[4].id).await.expect("readable"), None);
     assert!(scene.store.attempts(made[4].id).await.expect("readable").is_empty());
-    let purged = scene.store.purge_dead_letters(TENANT, late, 10).await.expect("purged");
+    let purged = scene.store.purge_dead_letters(TENANT, late, 10, None).await.expect("purged");
     assert_eq!(purged, 1);
     let left: Vec<_> = [0, 1, 2, 3, 6].map(|index| made[index].clone()).to_vec();
     assert_eq!(scene.all(DeliveryFilter::default()).await, left);

@@ -266,7 +266,7 @@ pub async fn another_tenants_rows_are_not_seen(place: &dyn Place) {
         let query = DeliveryQuery { filter: filter.clone(), limit: 10, ..DeliveryQuery::default() };
         assert!(store.deliveries(other, query).await.expect("a list").rows.is_empty());
         assert_eq!(store.count_dead_letters(other, filter.clone()).await.expect("counted"), 0);
-        assert_eq!(store.purge_dead_letters(other, filter, 10).await.expect("purged"), 0);
+        assert_eq!(store.purge_dead_letters(other, filter, 10, None).await.expect("purged"), 0);
     }
     assert!(store.counts(other).await.expect("counted").is_empty());
     assert_eq!(store.event_count(other).await.expect("counted"), 0);

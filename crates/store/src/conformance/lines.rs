@@ -169,7 +169,7 @@ pub async fn replays_stand_in_line_too(place: &dyn Place) {
     let replay = DeliveryId::from_i64(scene.take_ids(1));
     let made = scene
         .store
-        .append_deliveries(event, replay, vec![in_line(A, LINE)], scene.now)
+        .append_deliveries(event, replay, vec![in_line(A, LINE)], scene.now, None)
         .await
         .expect("stored");
     assert!(made.is_empty(), "it may not be tried yet");

@@ -30,7 +30,7 @@ pub async fn ready_ones_come_oldest_event_first(place: &dyn Place) {
     let made = several(&mut scene, 4).await;
     scene.deliver(B).await;
     let replay = DeliveryId::from_i64(scene.take_ids(1));
-    let again = scene.store.append_deliveries(event, replay, vec![to(A)], scene.now).await;
+    let again = scene.store.append_deliveries(event, replay, vec![to(A)], scene.now, None).await;
     assert_eq!(again.expect("stored").len(), 1);
 
     let everything = [&[replay][..], &made].concat();
@@ -198,7 +198,8 @@ pub async fn the_unfinished_are_walked_completely(place: &dyn Place) {
             }
             _ => {
                 let replay = DeliveryId::from_i64(scene.take_ids(1));
-                let made = scene.store.append_deliveries(event, replay, vec![to(A)], scene.now);
+                let made =
+                    scene.store.append_deliveries(event, replay, vec![to(A)], scene.now, None);
                 made.await.expect("stored");
                 replay
             }

@@ -105,7 +105,7 @@ pub async fn a_replay_keeps_its_event(place: &dyn Place) {
     scene.turn(first, Turn::Succeed).await;
     scene.pass(6 * DAY);
     let replay = DeliveryId::from_i64(scene.take_ids(1));
-    let made = scene.store.append_deliveries(event, replay, vec![to(A)], scene.now).await;
+    let made = scene.store.append_deliveries(event, replay, vec![to(A)], scene.now, None).await;
     assert_eq!(made.expect("stored").len(), 1);
     scene.turn(replay, Turn::Succeed).await;
     scene.pass(2 * DAY);

@@ -80,6 +80,10 @@ impl Scene {
             metadata: None,
             received_at: self.now,
             deliver_at: None,
+            source: None,
+            verified: None,
+            headers: Vec::new(),
+            filter_errors: None,
         };
         NewEvent { event: Arc::new(event), deliveries }
     }

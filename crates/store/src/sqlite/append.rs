@@ -3,22 +3,23 @@
 use std::sync::Arc;
 
 use postrider_core::delivery::State;
-use postrider_core::{Delivery, DeliveryId, EventId, Timestamp};
+use postrider_core::{Delivery, DeliveryId, EventId, SourceId, Timestamp};
 use rusqlite::{CachedStatement, params};
 use serde_json::Value;
 
 use super::batch::Batch;
 use super::code::{self, Place};
-use super::fault;
-use super::rows;
 use super::settle::line_is_taken;
+use super::{fault, headers, rows};
 use crate::error::Error;
 use crate::journal::Appended;
 use crate::record::{Event, NewDelivery, NewEvent, Waiting, delivery_id};
 
 const INSERT_EVENT: &str = "INSERT INTO events (id, tenant_id, received_at, deliver_at, deliveries, \
-     kind, content_type, idempotency_key, ordering_key, metadata, body) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+     kind, content_type, idempotency_key, ordering_key, metadata, source_id, verified, \
+     filter_errors, headers, body) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15) \
+     ON CONFLICT DO NOTHING";
 
 const INSERT_DELIVERY: &str = "INSERT INTO deliveries (id, tenant_id, event_id, endpoint_id, state, \
      place, attempts, deferrals, tries, fence, replay, born, at, line) \
@@ -31,10 +32,11 @@ pub(crate) fn append(batch: &mut Batch<'_>, events: &[NewEvent]) -> Result<Vec<A
     events
         .iter()
         .map(|new| {
-            if let Some(earlier) = find_earlier(batch, &new.event)? {
-                return Ok(earlier);
+            // The constraint decides; only whoever it refuses asks why.
+            if !store_event(batch, &mut insert_event, new)? {
+                return find_earlier(batch, &new.event)?
+                    .ok_or_else(|| Error::Exists(new.event.id.to_string()));
             }
-            store_event(batch, &mut insert_event, new)?;
             let parked = store_deliveries(batch, &mut insert_delivery, new)?;
             Ok(Appended::New { parked })
         })
@@ -73,29 +75,36 @@ pub(crate) fn append_deliveries(
     Ok(ready)
 }
 
+/// False, if its id or its idempotency key is taken.
 fn store_event(
     batch: &mut Batch<'_>,
     insert: &mut CachedStatement<'_>,
     new: &NewEvent,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let event = &new.event;
-    insert
-        .execute(params![
-            event.id.as_i64(),
-            event.tenant.0,
-            event.received_at.as_millis(),
-            event.deliver_at.map(Timestamp::as_millis),
-            code::size(new.deliveries.len()),
-            event.kind,
-            event.content_type,
-            event.idempotency_key,
-            event.ordering_key,
-            event.metadata,
-            &event.body[..],
-        ])
-        .map_err(|error| fault::exists(error, || event.id.to_string()))?;
+    let headers = (!event.headers.is_empty()).then(|| headers::encode(&event.headers));
+    let inserted = insert.execute(params![
+        event.id.as_i64(),
+        event.tenant.0,
+        event.received_at.as_millis(),
+        event.deliver_at.map(Timestamp::as_millis),
+        code::size(new.deliveries.len()),
+        event.kind,
+        event.content_type,
+        event.idempotency_key,
+        event.ordering_key,
+        event.metadata,
+        event.source.map(SourceId::as_i64),
+        event.verified,
+        event.filter_errors,
+        headers,
+        &event.body[..],
+    ])?;
+    if inserted == 0 {
+        return Ok(false);
+    }
     batch.count_events(event.tenant, 1);
-    Ok(())
+    Ok(true)
 }
 
 /// Stores the deliveries of a new event; returns the indexes of those that stand behind another.
@@ -158,21 +167,33 @@ fn insert_one(
 }
 
 /// Looks for an event with the same idempotency key. Events of the same transaction count.
+///
+/// A producer that sends other content under its own key has made a mistake and is told. A provider
+/// that does so through a source sends the same webhook once more.
 fn find_earlier(batch: &Batch<'_>, event: &Event) -> Result<Option<Appended>, Error> {
-    const SQL: &str = "SELECT id, received_at, deliver_at, deliveries, kind, content_type, \
-         ordering_key, metadata, body FROM events WHERE tenant_id = ?1 AND idempotency_key = ?2";
+    const COLUMNS: &str = "SELECT id, received_at, deliver_at, deliveries, kind, content_type, \
+         ordering_key, metadata, body FROM events";
     let Some(key) = &event.idempotency_key else { return Ok(None) };
-    let mut statement = batch.conn.prepare_cached(SQL)?;
-    let mut found = statement.query((event.tenant.0, key))?;
+    let (scope, within) = match event.source {
+        None => ("tenant_id = ?1 AND source_id IS NULL", event.tenant.0),
+        Some(source) => ("source_id = ?1", source.as_i64()),
+    };
+    let sql = format!("{COLUMNS} WHERE {scope} AND idempotency_key = ?2");
+    let mut statement = batch.conn.prepare_cached(&sql)?;
+    let mut found = statement.query((within, key))?;
     let Some(row) = found.next()? else { return Ok(None) };
     let id = EventId::from_i64(row.get(0)?);
     let kind: String = row.get(4)?;
-    let same = rows::optional_time(row, 2)? == event.deliver_at
-        && kind == event.kind
-        && row.get::<_, String>(5)? == event.content_type
-        && row.get::<_, Option<String>>(6)? == event.ordering_key
-        && same_metadata(row.get::<_, Option<String>>(7)?.as_deref(), event.metadata.as_deref())
-        && same_body(rows::blob(row, 8)?.unwrap_or_default(), event);
+    let same = event.source.is_some()
+        || rows::optional_time(row, 2)? == event.deliver_at
+            && kind == event.kind
+            && row.get::<_, String>(5)? == event.content_type
+            && row.get::<_, Option<String>>(6)? == event.ordering_key
+            && same_metadata(
+                row.get::<_, Option<String>>(7)?.as_deref(),
+                event.metadata.as_deref(),
+            )
+            && same_body(rows::blob(row, 8)?.unwrap_or_default(), event);
     Ok(Some(if same {
         Appended::Duplicate { id, kind, received_at: rows::time(row, 1)?, deliveries: row.get(3)? }
     } else {

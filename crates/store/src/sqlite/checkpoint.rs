@@ -132,10 +132,10 @@ struct Log {
 
 fn checkpoint(conn: &Connection, mode: Mode) -> Result<Log, Error> {
     let sql = match mode {
-        Mode::Noop => "PRAGMA wal_checkpoint(NOOP)",
-        Mode::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
-        Mode::Restart => "PRAGMA wal_checkpoint(RESTART)",
-        Mode::Truncate => "PRAGMA wal_checkpoint(TRUNCATE)",
+        Mode::Noop => "PRAGMA main.wal_checkpoint(NOOP)",
+        Mode::Passive => "PRAGMA main.wal_checkpoint(PASSIVE)",
+        Mode::Restart => "PRAGMA main.wal_checkpoint(RESTART)",
+        Mode::Truncate => "PRAGMA main.wal_checkpoint(TRUNCATE)",
     };
     let mut statement = conn.prepare_cached(sql)?;
     Ok(statement.query_row((), |row| Ok(Log { pages: row.get(1)?, copied: row.get(2)? }))?)

@@ -1,29 +1,56 @@
 //! Endpoints, keys, tenants and jobs: few rows, read at start and written rarely.
 
-use postrider_core::endpoint::{Endpoint, EndpointState};
-use postrider_core::{DeliveryId, EndpointId, EventId, JobId, KeyId, TenantId};
+use postrider_core::endpoint::{Endpoint, EndpointState, StoredSecret, Tls};
+use postrider_core::{DeliveryId, EndpointId, EventId, JobId, KeyId, TenantId, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use super::batch::Batch;
-use super::fault;
-use super::rows;
+use super::sources::{self, ENDPOINT};
+use super::{fault, rows};
 use crate::error::Error;
 use crate::ledger::Position;
 use crate::registry::{JobRecord, JobState, KeyRecord, Role, TenantRecord};
+use crate::sealing::Keyring;
 
-pub(crate) fn endpoints(conn: &Connection) -> Result<Vec<Endpoint>, Error> {
+/// What of an endpoint is sealed.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Private {
+    Whole {
+        signing: Vec<StoredSecret>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tls: Option<Tls>,
+    },
+    /// From before an endpoint had more than these.
+    Signing(Vec<StoredSecret>),
+}
+
+impl Private {
+    fn parts(self) -> (Vec<StoredSecret>, Option<Tls>) {
+        match self {
+            Self::Whole { signing, tls } => (signing, tls),
+            Self::Signing(signing) => (signing, None),
+        }
+    }
+}
+
+pub(crate) fn endpoints(conn: &Connection, keyring: &Keyring) -> Result<Vec<Endpoint>, Error> {
     const SQL: &str = "SELECT id, tenant_id, state, spec, secrets, created_at, updated_at \
          FROM endpoints ORDER BY id";
     conn.prepare_cached(SQL)?
         .query_and_then((), |row| {
+            let id: i64 = row.get(0)?;
+            let sealed = row.get_ref(4)?.as_blob()?;
+            let (secrets, tls) = sources::unseal::<Private>(keyring, ENDPOINT, id, sealed)?.parts();
             Ok(Endpoint {
-                id: EndpointId::from_i64(row.get(0)?),
+                id: EndpointId::from_i64(id),
                 tenant: TenantId(row.get(1)?),
                 state: endpoint_state(row.get_ref(2)?.as_str()?)?,
                 spec: from_json(row, 3)?,
-                secrets: from_json(row, 4)?,
+                secrets,
+                tls,
                 created_at: rows::time(row, 5)?,
                 updated_at: rows::time(row, 6)?,
             })
@@ -31,19 +58,24 @@ pub(crate) fn endpoints(conn: &Connection) -> Result<Vec<Endpoint>, Error> {
         .collect()
 }
 
-pub(crate) fn put_endpoint(batch: &mut Batch<'_>, endpoint: &Endpoint) -> Result<(), Error> {
+pub(crate) fn put_endpoint(
+    batch: &mut Batch<'_>,
+    endpoint: &Endpoint,
+    keyring: &Keyring,
+) -> Result<(), Error> {
     const SQL: &str = "INSERT INTO endpoints \
          (id, tenant_id, state, spec, secrets, created_at, updated_at) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO UPDATE SET \
          tenant_id = excluded.tenant_id, state = excluded.state, spec = excluded.spec, \
          secrets = excluded.secrets, created_at = excluded.created_at, \
          updated_at = excluded.updated_at";
+    let private = Private::Whole { signing: endpoint.secrets.clone(), tls: endpoint.tls.clone() };
     batch.conn.prepare_cached(SQL)?.execute(params![
         endpoint.id.as_i64(),
         endpoint.tenant.0,
         endpoint.state.as_str(),
         to_json(&endpoint.spec)?,
-        to_json(&endpoint.secrets)?,
+        sources::seal(keyring, ENDPOINT, endpoint.id.as_i64(), &private)?,
         endpoint.created_at.as_millis(),
         endpoint.updated_at.as_millis(),
     ])?;
@@ -61,8 +93,29 @@ pub(crate) fn forget_endpoint(batch: &mut Batch<'_>, id: EndpointId) -> Result<(
     Ok(())
 }
 
+pub(crate) fn failing(conn: &Connection) -> Result<Vec<(EndpointId, Timestamp)>, Error> {
+    const SQL: &str = "SELECT id, failing_since FROM endpoints \
+         WHERE failing_since IS NOT NULL ORDER BY id";
+    conn.prepare_cached(SQL)?
+        .query_and_then((), |row| Ok((EndpointId::from_i64(row.get(0)?), rows::time(row, 1)?)))?
+        .collect()
+}
+
+pub(crate) fn note_failing(
+    batch: &mut Batch<'_>,
+    since: &[(EndpointId, Option<Timestamp>)],
+) -> Result<(), Error> {
+    let mut update =
+        batch.conn.prepare_cached("UPDATE endpoints SET failing_since = ?2 WHERE id = ?1")?;
+    for (endpoint, since) in since {
+        update.execute((endpoint.as_i64(), since.map(Timestamp::as_millis)))?;
+    }
+    Ok(())
+}
+
 pub(crate) fn keys(conn: &Connection) -> Result<Vec<KeyRecord>, Error> {
-    const SQL: &str = "SELECT id, name, sha256, tenant_id, created_at FROM keys ORDER BY id";
+    const SQL: &str = "SELECT id, name, sha256, tenant_id, created_at, expires_at, revoked_at, \
+         last_used_at FROM keys ORDER BY id";
     conn.prepare_cached(SQL)?
         .query_and_then((), |row| {
             Ok(KeyRecord {
@@ -73,15 +126,20 @@ pub(crate) fn keys(conn: &Connection) -> Result<Vec<KeyRecord>, Error> {
                     .get::<_, Option<i64>>(3)?
                     .map_or(Role::Admin, |tenant| Role::Tenant(TenantId(tenant))),
                 created_at: rows::time(row, 4)?,
+                expires_at: rows::optional_time(row, 5)?,
+                revoked_at: rows::optional_time(row, 6)?,
+                last_used_at: rows::optional_time(row, 7)?,
             })
         })?
         .collect()
 }
 
 pub(crate) fn put_key(batch: &mut Batch<'_>, key: &KeyRecord) -> Result<(), Error> {
-    const SQL: &str = "INSERT INTO keys (id, name, sha256, tenant_id, created_at) \
-         VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (id) DO UPDATE SET name = excluded.name, \
-         sha256 = excluded.sha256, tenant_id = excluded.tenant_id, created_at = excluded.created_at";
+    const SQL: &str = "INSERT INTO keys (id, name, sha256, tenant_id, created_at, expires_at, \
+         revoked_at, last_used_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) \
+         ON CONFLICT (id) DO UPDATE SET name = excluded.name, sha256 = excluded.sha256, \
+         tenant_id = excluded.tenant_id, created_at = excluded.created_at, \
+         expires_at = excluded.expires_at, revoked_at = excluded.revoked_at";
     let tenant = match key.role {
         Role::Admin => None,
         Role::Tenant(tenant) => Some(tenant.0),
@@ -94,18 +152,60 @@ pub(crate) fn put_key(batch: &mut Batch<'_>, key: &KeyRecord) -> Result<(), Erro
             key.name,
             &key.sha256[..],
             tenant,
-            key.created_at.as_millis()
+            key.created_at.as_millis(),
+            key.expires_at.map(Timestamp::as_millis),
+            key.revoked_at.map(Timestamp::as_millis),
+            key.last_used_at.map(Timestamp::as_millis),
         ])
         .map_err(|error| fault::exists(error, || "this key".to_owned()))?;
     Ok(())
 }
 
+pub(crate) fn touch_keys(batch: &mut Batch<'_>, used: &[(KeyId, Timestamp)]) -> Result<(), Error> {
+    const SQL: &str = "UPDATE keys SET last_used_at = ?2 WHERE id = ?1 \
+         AND coalesce(last_used_at, 0) < ?2";
+    let mut update = batch.conn.prepare_cached(SQL)?;
+    for (key, at) in used {
+        update.execute((key.as_i64(), at.as_millis()))?;
+    }
+    Ok(())
+}
+
 pub(crate) fn tenants(conn: &Connection) -> Result<Vec<TenantRecord>, Error> {
-    conn.prepare_cached("SELECT id, name FROM tenants ORDER BY id")?
+    conn.prepare_cached("SELECT id, name, created_at FROM tenants ORDER BY id")?
         .query_and_then((), |row| {
-            Ok(TenantRecord { id: TenantId(row.get(0)?), name: row.get(1)? })
+            Ok(TenantRecord {
+                id: TenantId(row.get(0)?),
+                name: row.get(1)?,
+                created_at: rows::time(row, 2)?,
+            })
         })?
         .collect()
+}
+
+pub(crate) fn make_tenant(
+    batch: &mut Batch<'_>,
+    name: &str,
+    created_at: Timestamp,
+) -> Result<TenantRecord, Error> {
+    batch
+        .conn
+        .prepare_cached("INSERT INTO tenants (name, created_at) VALUES (?1, ?2)")?
+        .execute((name, created_at.as_millis()))
+        .map_err(|error| fault::exists(error, || format!("a tenant named {name}")))?;
+    let id = TenantId(batch.conn.last_insert_rowid());
+    Ok(TenantRecord { id, name: name.to_owned(), created_at })
+}
+
+pub(crate) fn instance(batch: &mut Batch<'_>, candidate: [u8; 16]) -> Result<[u8; 16], Error> {
+    batch
+        .conn
+        .prepare_cached("INSERT OR IGNORE INTO meta (name, value) VALUES ('instance', ?1)")?
+        .execute((&candidate[..],))?;
+    Ok(batch
+        .conn
+        .prepare_cached("SELECT value FROM meta WHERE name = 'instance'")?
+        .query_row((), |row| row.get(0))?)
 }
 
 const JOB: &str = "SELECT id, tenant_id, state, filter, rate_per_second, matched, replayed, \
@@ -155,6 +255,7 @@ pub(crate) fn highest_id(conn: &Connection) -> Result<i64, Error> {
     const SQL: &str = "SELECT max(coalesce((SELECT max(id) FROM events), 0), \
          coalesce((SELECT max(id) FROM deliveries), 0), \
          coalesce((SELECT max(id) FROM endpoints), 0), \
+         coalesce((SELECT max(id) FROM sources), 0), \
          coalesce((SELECT max(id) FROM keys), 0), coalesce((SELECT max(id) FROM jobs), 0))";
     Ok(conn.prepare_cached(SQL)?.query_row((), |row| row.get(0))?)
 }
@@ -207,11 +308,11 @@ fn endpoint_state(text: &str) -> Result<EndpointState, Error> {
         .ok_or_else(|| Error::Damaged(format!("{text:?} is no state of an endpoint")))
 }
 
-fn to_json(value: &impl Serialize) -> Result<String, Error> {
+pub(crate) fn to_json(value: &impl Serialize) -> Result<String, Error> {
     serde_json::to_string(value).map_err(|error| Error::Damaged(error.to_string()))
 }
 
-fn from_json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> Result<T, Error> {
+pub(crate) fn from_json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> Result<T, Error> {
     serde_json::from_str(row.get_ref(column)?.as_str()?)
         .map_err(|error| Error::Damaged(format!("stored configuration cannot be read: {error}")))
 }

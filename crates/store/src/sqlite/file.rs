@@ -161,6 +161,8 @@ fn set_up_writer(conn: &Connection, path: &Path, options: &Options) -> Result<()
     } else {
         check_log(conn, path)?;
     }
+    // Until secrets are sealed, what is rewritten or dropped must not stay readable in the file.
+    conn.pragma_update_and_check(None, "secure_delete", true, |_| Ok(()))?;
     // A new database gets its tables before it gets a write-ahead log, so that the first bytes of
     // the file say whose it is from the first moment on.
     let changed = schema::migrate(conn)?;
@@ -180,7 +182,7 @@ fn set_up_writer(conn: &Connection, path: &Path, options: &Options) -> Result<()
     set_cache(conn, WRITER_CACHE_KIB)?;
     if changed {
         // The version in the first bytes of the file has to be the true one.
-        conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()))?;
+        conn.query_row("PRAGMA main.wal_checkpoint(TRUNCATE)", (), |_| Ok(()))?;
     }
     if let Some(max) = options.max_pages {
         conn.pragma_update_and_check(None, "max_page_count", max, |_| Ok(()))?;

@@ -48,20 +48,42 @@ pub(crate) fn events(
             && match &query.kind {
                 Some(kind) => row.get_ref(4)?.as_str_or_null()? == Some(kind),
                 None => true,
+            }
+            && match query.source {
+                Some(source) => row.get::<_, Option<i64>>(9)? == Some(source.as_i64()),
+                None => true,
             };
         scan.see(position, matches, || rows::event(row, bytes::Bytes::new()))
     };
     if let Some(key) = &query.idempotency_key {
-        let sql = format!(
-            "SELECT {} FROM events \
-             WHERE tenant_id = ?1 AND idempotency_key = ?2 AND id >= ?3 AND id < ?4",
-            rows::EVENT
-        );
-        return scan.run(conn, &sql, &[&tenant.0, key, &since, &before], take);
+        return by_idempotency_key(conn, scan, tenant, key, (since, before), take);
     }
     let sql =
         format!("SELECT {} FROM events WHERE id >= ?1 AND id < ?2 ORDER BY id DESC", rows::EVENT);
     scan.run(conn, &sql, &[&since, &before], take)
+}
+
+/// A key can be a producer's, or have been found by any of the tenant's sources.
+fn by_idempotency_key(
+    conn: &Connection,
+    scan: Scan<Event>,
+    tenant: TenantId,
+    key: &str,
+    (since, before): (i64, i64),
+    take: impl FnMut(&Row<'_>, &mut Scan<Event>) -> Result<Step, Error>,
+) -> Result<Listed<Event>, Error> {
+    let sql = format!(
+        "SELECT {event} FROM (\
+             SELECT * FROM events INDEXED BY events_key \
+                 WHERE tenant_id = ?1 AND idempotency_key = ?2 AND source_id IS NULL \
+             UNION ALL \
+             SELECT * FROM events INDEXED BY events_source_key \
+                 WHERE source_id IN (SELECT id FROM sources WHERE tenant_id = ?1) \
+                     AND idempotency_key = ?2 AND source_id IS NOT NULL) \
+         WHERE id >= ?3 AND id < ?4 ORDER BY id DESC",
+        event = rows::EVENT
+    );
+    scan.run(conn, &sql, &[&tenant.0, &key, &since, &before], take)
 }
 
 /// The deliveries of an event: those made when it was accepted, whose ids follow its own, then

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use postrider_core::{Delivery, DeliveryId, EndpointId, EventId, TenantId, Timestamp};
+use postrider_core::{Delivery, DeliveryId, EndpointId, EventId, SourceId, TenantId, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::code::{self, Place};
-use super::response;
+use super::{headers, response};
 use crate::error::Error;
 use crate::record::{Attempt, DeliveryRecord, Event, Waiting};
 
@@ -95,7 +95,7 @@ pub(crate) fn hot(row: &Row<'_>) -> Result<Hot, Error> {
 
 /// The columns that [`event`] reads, in its order; the body apart.
 pub(crate) const EVENT: &str = "id, tenant_id, received_at, deliver_at, kind, content_type, \
-     idempotency_key, ordering_key, metadata";
+     idempotency_key, ordering_key, metadata, source_id, verified, filter_errors, headers";
 
 pub(crate) fn event(row: &Row<'_>, body: Bytes) -> Result<Event, Error> {
     Ok(Event {
@@ -108,18 +108,21 @@ pub(crate) fn event(row: &Row<'_>, body: Bytes) -> Result<Event, Error> {
         idempotency_key: row.get(6)?,
         ordering_key: row.get(7)?,
         metadata: row.get(8)?,
+        source: row.get::<_, Option<i64>>(9)?.map(SourceId::from_i64),
+        verified: row.get(10)?,
+        filter_errors: row.get(11)?,
+        headers: blob(row, 12)?.map(headers::decode).transpose()?.unwrap_or_default(),
         body,
     })
 }
 
 /// An event with its body.
 pub(crate) fn load_event(conn: &Connection, id: EventId) -> Result<Option<Event>, Error> {
-    const SQL: &str = "SELECT id, tenant_id, received_at, deliver_at, kind, content_type, \
-         idempotency_key, ordering_key, metadata, body FROM events WHERE id = ?1";
-    let mut statement = conn.prepare_cached(SQL)?;
+    let mut statement =
+        conn.prepare_cached(&format!("SELECT {EVENT}, body FROM events WHERE id = ?1"))?;
     let mut rows = statement.query((id.as_i64(),))?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    let body = Bytes::copy_from_slice(blob(row, 9)?.unwrap_or_default());
+    let body = Bytes::copy_from_slice(blob(row, 13)?.unwrap_or_default());
     event(row, body).map(Some)
 }
 

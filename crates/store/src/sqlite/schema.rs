@@ -16,8 +16,10 @@ struct Migration {
     sql: &'static str,
 }
 
-const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "start", sql: include_str!("migrations/0001_start.sql") }];
+const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "start", sql: include_str!("migrations/0001_start.sql") },
+    Migration { version: 2, name: "edges", sql: include_str!("migrations/0002_edges.sql") },
+];
 
 /// Brings the database from the version it has to [`VERSION`]; each migration is one transaction.
 /// Returns whether there was anything to do.

@@ -6,8 +6,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::batch::Batch;
 use super::code::{self, Place};
-use super::response;
-use super::rows;
+use super::{audit, response, rows};
+use crate::audit::Audit;
 use crate::error::Error;
 use crate::record::{Attempt, Settle, Settled, Waiting};
 
@@ -26,6 +26,22 @@ const WITHOUT_ATTEMPT: &str = "UPDATE deliveries SET state = ?6, place = ?7, att
 
 pub(crate) fn settle(batch: &mut Batch<'_>, settles: &[Settle]) -> Result<Vec<Settled>, Error> {
     settles.iter().map(|settle| settle_one(batch, settle)).collect()
+}
+
+/// The same, with a row of who asked for it beside each change that was made.
+pub(crate) fn settle_by(
+    batch: &mut Batch<'_>,
+    settles: &[Settle],
+    by: &Audit,
+) -> Result<Vec<Settled>, Error> {
+    let answers = settle(batch, settles)?;
+    for (settle, answer) in settles.iter().zip(&answers) {
+        match answer {
+            Settled::Applied { .. } => audit::note(batch, by, &settle.id.to_string())?,
+            Settled::Stale => {}
+        }
+    }
+    Ok(answers)
 }
 
 /// Whether any delivery of the line is unfinished.

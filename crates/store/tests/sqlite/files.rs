@@ -25,7 +25,7 @@ fn contents(directory: &Directory) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 fn refusal(path: &Path) -> String {
-    match Sqlite::open(path, Options::default()) {
+    match Sqlite::open(path, Options::default(), keyring()) {
         Err(Error::Refused(sentence)) => sentence,
         other => panic!("{other:?}"),
     }

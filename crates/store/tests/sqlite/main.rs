@@ -9,12 +9,18 @@ use postrider_core::{EndpointId, EventId, TenantId, Timestamp};
 use postrider_store::Store;
 use postrider_store::conformance::Place;
 use postrider_store::record::{Event, NewDelivery, NewEvent};
+use postrider_store::sealing::{Keyring, SealingKey};
 use postrider_store::sqlite::{Options, Sqlite};
 use tempfile::TempDir;
 
 mod files;
 mod log;
+mod sealed;
 mod trouble;
+
+fn keyring() -> Keyring {
+    Keyring::new(vec![SealingKey::from_bytes([7; 32])]).expect("one key")
+}
 
 /// A directory with one database in it.
 struct Directory(TempDir);
@@ -29,7 +35,7 @@ impl Directory {
     }
 
     fn store(&self, options: Options) -> Sqlite {
-        Sqlite::open(&self.path(), options).expect("it opens")
+        Sqlite::open(&self.path(), options, keyring()).expect("it opens")
     }
 }
 
@@ -58,6 +64,10 @@ fn event(number: i64, body: &Bytes) -> NewEvent {
         metadata: None,
         received_at: NOW,
         deliver_at: None,
+        source: None,
+        verified: None,
+        headers: Vec::new(),
+        filter_errors: None,
     };
     let deliveries = vec![NewDelivery { endpoint: ENDPOINT, line: None }];
     NewEvent { event: Arc::new(event), deliveries }

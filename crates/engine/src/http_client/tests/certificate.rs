@@ -1,10 +1,13 @@
 //! Certificates for tests, made from a fresh key each time: just enough DER for a root and a leaf.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use rustls::SignatureScheme;
 use rustls::crypto::ring::sign::any_eddsa_type;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::sign::SigningKey;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What precedes the 32 secret bytes of an Ed25519 key in PKCS #8 (RFC 8410).
 const PKCS8_PREFIX: [u8; 16] =
@@ -15,8 +18,16 @@ const BASIC_CONSTRAINTS: [u8; 5] = [6, 3, 0x55, 0x1d, 0x13];
 const ALTERNATIVE_NAME: [u8; 5] = [6, 3, 0x55, 0x1d, 0x11];
 const TRUE: [u8; 3] = [1, 1, 0xff];
 
+/// From and until when a certificate is valid, as `GeneralizedTime`.
+pub(super) type Validity = [&'static str; 2];
+pub(super) const VALID: Validity = ["20200101000000Z", "21000101000000Z"];
+pub(super) const EXPIRED: Validity = ["20200101000000Z", "20210101000000Z"];
+pub(super) const NOT_YET_VALID: Validity = ["20990101000000Z", "21000101000000Z"];
+
 pub(super) struct Authority {
     pub(super) root: CertificateDer<'static>,
+    /// No two have the same, so that neither is taken for the other's issuer.
+    name: String,
     key: Arc<dyn SigningKey>,
 }
 
@@ -27,19 +38,67 @@ pub(super) struct Leaf {
 
 impl Authority {
     pub(super) fn new() -> Self {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let (_, key) = fresh_key();
         let constraints = der(0x30, &[&TRUE]);
         let extension = der(0x30, &[&BASIC_CONSTRAINTS, &TRUE, &der(4, &[&constraints])]);
-        Self { root: certify("root", &*key, &extension, &*key), key }
+        let name = format!("root {}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        Self { root: certify(&name, &*key, VALID, &extension, (&name, &*key)), name, key }
     }
 
     /// A certificate for an IPv4 address.
     pub(super) fn issue(&self, address: [u8; 4]) -> Leaf {
-        let (pkcs8, key) = fresh_key();
-        let names = der(0x30, &[&der(0x87, &[&address])]);
-        let extension = der(0x30, &[&ALTERNATIVE_NAME, &der(4, &[&names])]);
-        Leaf { certificate: certify("leaf", &*key, &extension, &*self.key), key: pkcs8.into() }
+        self.issue_for(address, VALID)
     }
+
+    pub(super) fn issue_for(&self, address: [u8; 4], validity: Validity) -> Leaf {
+        let (pkcs8, key) = fresh_key();
+        let name = der(0x87, &[&address]);
+        let certificate =
+            certify("leaf", &*key, validity, &alternative_name(&name), (&self.name, &*self.key));
+        Leaf { certificate, key: pkcs8.into() }
+    }
+
+    /// A certificate for a host name.
+    pub(super) fn issue_named(&self, host: &str) -> Leaf {
+        let (pkcs8, key) = fresh_key();
+        let name = der(0x82, &[host.as_bytes()]);
+        let certificate =
+            certify("leaf", &*key, VALID, &alternative_name(&name), (&self.name, &*self.key));
+        Leaf { certificate, key: pkcs8.into() }
+    }
+}
+
+impl Leaf {
+    /// A certificate for an IPv4 address that nobody but itself vouches for.
+    pub(super) fn self_signed(address: [u8; 4]) -> Self {
+        let (pkcs8, key) = fresh_key();
+        let extension = alternative_name(&der(0x87, &[&address]));
+        let certificate = certify("leaf", &*key, VALID, &extension, ("leaf", &*key));
+        Self { certificate, key: pkcs8.into() }
+    }
+
+    pub(super) fn key_pem(&self) -> String {
+        pem("PRIVATE KEY", self.key.secret_der())
+    }
+
+    pub(super) fn certificate_pem(&self) -> String {
+        certificate_pem(&self.certificate)
+    }
+}
+
+pub(super) fn certificate_pem(certificate: &CertificateDer<'_>) -> String {
+    pem("CERTIFICATE", certificate)
+}
+
+fn pem(label: &str, der: &[u8]) -> String {
+    let text = BASE64_STANDARD.encode(der);
+    format!("-----BEGIN {label}-----\n{text}\n-----END {label}-----\n")
+}
+
+fn alternative_name(name: &[u8]) -> Vec<u8> {
+    let names = der(0x30, &[name]);
+    der(0x30, &[&ALTERNATIVE_NAME, &der(4, &[&names])])
 }
 
 fn fresh_key() -> (PrivatePkcs8KeyDer<'static>, Arc<dyn SigningKey>) {
@@ -54,22 +113,23 @@ fn fresh_key() -> (PrivatePkcs8KeyDer<'static>, Arc<dyn SigningKey>) {
 fn certify(
     subject: &str,
     subject_key: &dyn SigningKey,
+    validity: Validity,
     extension: &[u8],
-    issuer_key: &dyn SigningKey,
+    (issuer, issuer_key): (&str, &dyn SigningKey),
 ) -> CertificateDer<'static> {
     let name = |text: &str| {
         let attribute = der(0x30, &[&COMMON_NAME, &der(0x0c, &[text.as_bytes()])]);
         der(0x30, &[&der(0x31, &[&attribute])])
     };
-    let validity = der(0x30, &[&der(0x17, &[b"200101000000Z"]), &der(0x18, &[b"21000101000000Z"])]);
+    let validity = validity.map(|time| der(0x18, &[time.as_bytes()])).concat();
     let content = der(
         0x30,
         &[
             &der(0xa0, &[&[2, 1, 2]]),
             &[2, 1, 1],
             &ED25519,
-            &name("root"),
-            &validity,
+            &name(issuer),
+            &der(0x30, &[&validity]),
             &name(subject),
             &subject_key.public_key().unwrap(),
             &der(0xa3, &[&der(0x30, &[extension])]),

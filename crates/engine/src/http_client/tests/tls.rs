@@ -1,19 +1,25 @@
 //! The client over TLS: HTTP/1, HTTP/2, and peers that are not who they should be.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rustls::ServerConfig;
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use tokio::io::AsyncReadExt;
 use tokio::sync::{Notify, Semaphore};
 use tokio_rustls::TlsAcceptor;
 
-use super::certificate::{Authority, Leaf};
+use super::super::tls::provider;
+use super::certificate::{Authority, EXPIRED, Leaf, NOT_YET_VALID};
 use super::*;
 
-struct TlsPeer {
-    url: String,
+pub(super) struct TlsPeer {
+    pub(super) url: String,
+    pub(super) address: SocketAddr,
     connections: Arc<AtomicUsize>,
     /// Tells the connections to finish.
     leave: Arc<Notify>,
@@ -23,19 +29,39 @@ struct TlsPeer {
 
 impl TlsPeer {
     /// Answers every request with its version and path.
-    async fn start(leaf: Leaf, protocols: &[&[u8]]) -> Self {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = ServerConfig::builder_with_provider(provider)
+    pub(super) async fn start(leaf: Leaf, protocols: &[&[u8]]) -> Self {
+        Self::asking(None, leaf, protocols).await
+    }
+
+    /// Demands a certificate of the given authority.
+    pub(super) async fn demanding(clients: &Authority, leaf: Leaf, protocols: &[&[u8]]) -> Self {
+        let mut roots = RootCertStore::empty();
+        roots.add(clients.root.clone()).unwrap();
+        let verifier =
+            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(provider()));
+        Self::asking(Some(verifier.build().unwrap()), leaf, protocols).await
+    }
+
+    async fn asking(
+        verifier: Option<Arc<dyn ClientCertVerifier>>,
+        leaf: Leaf,
+        protocols: &[&[u8]],
+    ) -> Self {
+        let builder = ServerConfig::builder_with_provider(Arc::new(provider()))
             .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![leaf.certificate], leaf.key)
             .unwrap();
+        let builder = match verifier {
+            Some(verifier) => builder.with_client_cert_verifier(verifier),
+            None => builder.with_no_client_auth(),
+        };
+        let mut config = builder.with_single_cert(vec![leaf.certificate], leaf.key).unwrap();
         config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
         let peer = Self {
-            url: format!("https://{}/hook?a=1", listener.local_addr().unwrap()),
+            url: format!("https://{address}/hook?a=1"),
+            address,
             connections: Arc::default(),
             leave: Arc::default(),
             ended: Arc::new(Semaphore::new(0)),
@@ -48,8 +74,12 @@ impl TlsPeer {
                 connections.fetch_add(1, Ordering::SeqCst);
                 let (acceptor, leave, ended) = (acceptor.clone(), leave.clone(), ended.clone());
                 tokio::spawn(async move {
-                    if let Ok(stream) = acceptor.accept(stream).await {
-                        answer(stream, &leave).await;
+                    match acceptor.accept(stream).into_fallible().await {
+                        Ok(stream) => answer(stream, &leave).await,
+                        // Closing at once could destroy the alert on its way.
+                        Err((_, mut stream)) => {
+                            let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+                        }
                     }
                     ended.add_permits(1);
                 });
@@ -58,7 +88,7 @@ impl TlsPeer {
         peer
     }
 
-    fn connections(&self) -> usize {
+    pub(super) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 }
@@ -85,9 +115,8 @@ async fn answer(stream: tokio_rustls::server::TlsStream<tokio::net::TcpStream>, 
     }
 }
 
-fn trusting(authority: &Authority) -> Client {
-    let extra_roots = vec![authority.root.clone()];
-    Client::new(ClientOptions { guard: loopback_guard(), extra_roots }).unwrap()
+pub(super) fn trusting(authority: &Authority) -> Client {
+    client_with(loopback_guard(), vec![authority.root.clone()], None)
 }
 
 #[tokio::test]
@@ -137,22 +166,52 @@ async fn an_unused_http2_connection_is_closed_by_the_sweep() {
     peer.ended.acquire().await.unwrap().forget();
 }
 
+/// Row R36 of the hostile responses.
 #[tokio::test]
 async fn peers_that_cannot_prove_their_name_fail_before_they_see_the_request() {
     let authority = Authority::new();
-    let stranger = Authority::new();
-    for leaf in [stranger.issue([127, 0, 0, 1]), authority.issue([127, 0, 0, 2])] {
+    let here = [127, 0, 0, 1];
+    let unknown = "its certificate comes from no authority that is trusted here";
+    for (leaf, reason) in [
+        (Authority::new().issue(here), unknown),
+        (Leaf::self_signed(here), unknown),
+        (authority.issue([127, 0, 0, 2]), "its certificate is for another name"),
+        (authority.issue_named("example.com"), "its certificate is for another name"),
+        (authority.issue_for(here, EXPIRED), "its certificate has expired"),
+        (authority.issue_for(here, NOT_YET_VALID), "its certificate is not valid yet"),
+    ] {
         let peer = TlsPeer::start(leaf, &[b"h2", b"http/1.1"]).await;
         let failure = trusting(&authority).post(post_to(&peer.url, AMPLE)).await.unwrap_err();
-        assert_eq!(failure.kind, FailureKind::Tls);
-        assert!(failure.message.starts_with("TLS handshake with 127.0.0.1 at "), "{failure}");
+        assert_eq!(failure.kind, FailureKind::Tls, "{failure}");
+        let begins = format!("TLS handshake with 127.0.0.1 at {} failed: {reason}", peer.address);
+        assert!(failure.message.starts_with(&begins), "{failure}");
     }
-    let peer = Peer::start(async |mut exchange: peer::Exchange| {
-        exchange.write("HTTP/1.1 200 OK\r\n\r\n").await;
-        exchange.until_closed().await;
-    })
-    .await;
-    let url = format!("https://{}/", peer.address);
-    let failure = trusting(&authority).post(post_to(&url, AMPLE)).await.unwrap_err();
-    assert_eq!(failure.kind, FailureKind::Tls);
+}
+
+#[tokio::test]
+async fn peers_that_speak_no_tls_or_an_old_one_fail_with_a_sentence() {
+    const OLD: &str = "it speaks no version of TLS from 1.2 up";
+    // A fatal alert `protocol_version`, as a server of TLS 1.1 answers one that offers more.
+    let alert = &[21, 3, 2, 0, 2, 2, 70][..];
+    let mut server_hello = vec![22, 3, 2, 0, 42, 2, 0, 0, 38, 3, 2];
+    server_hello.extend([7; 32]);
+    server_hello.extend([0, 0xc0, 0x14, 0]);
+    for (answer, reason) in [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n".as_slice(), "what it speaks is not TLS"),
+        (alert, OLD),
+        (&server_hello, OLD),
+    ] {
+        let answer = answer.to_vec();
+        let peer = Peer::start(async move |mut exchange: peer::Exchange| {
+            let mut hello = [0; 4096];
+            assert!(exchange.stream.read(&mut hello).await.unwrap() > 0);
+            exchange.stream.write_all(&answer).await.unwrap();
+            exchange.until_closed().await;
+        })
+        .await;
+        let url = format!("https://{}/", peer.address);
+        let failure = client().post(post_to(&url, AMPLE)).await.unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Tls, "{failure}");
+        assert!(failure.message.ends_with(reason), "{failure}");
+    }
 }

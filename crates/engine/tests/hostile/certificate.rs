@@ -1,0 +1,72 @@
+//! Certificates for receivers, good and bad.
+
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
+use rustls::ServerConfig;
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use tokio_rustls::TlsAcceptor;
+
+pub(crate) struct Authority {
+    pub(crate) root: CertificateDer<'static>,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+/// What a receiver shows of itself.
+pub(crate) struct Leaf {
+    pub(crate) chain: Vec<CertificateDer<'static>>,
+    key: KeyPair,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Validity {
+    Current,
+    Expired,
+}
+
+impl Authority {
+    pub(crate) fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        let root = params.self_signed(&key).expect("a root").der().clone();
+        Self { root, issuer: Issuer::new(params, key) }
+    }
+
+    pub(crate) fn issue(&self, address: &str, validity: Validity) -> Leaf {
+        let mut params = params(address);
+        match validity {
+            Validity::Current => {}
+            Validity::Expired => params.not_after = date_time_ymd(2001, 1, 1),
+        }
+        let key = KeyPair::generate().expect("a key");
+        let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
+        Leaf { chain: vec![certificate.der().clone()], key }
+    }
+}
+
+fn params(address: &str) -> CertificateParams {
+    CertificateParams::new([address.to_owned()]).expect("an address")
+}
+
+impl Leaf {
+    /// Vouched for by nobody else.
+    pub(crate) fn self_signed(address: &str) -> Self {
+        let key = KeyPair::generate().expect("a key");
+        let certificate = params(address).self_signed(&key).expect("a certificate");
+        Self { chain: vec![certificate.der().clone()], key }
+    }
+
+    pub(crate) fn acceptor(&self, protocols: &[&[u8]]) -> TlsAcceptor {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let key = PrivatePkcs8KeyDer::from(self.key.serialize_der());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("usable versions")
+            .with_no_client_auth()
+            .with_single_cert(self.chain.clone(), key.into())
+            .expect("a key and its certificate");
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        TlsAcceptor::from(Arc::new(config))
+    }
+}

@@ -1,0 +1,264 @@
+//! The sources of the store, held in memory: a webhook costs one hash and one look-up before its
+//! signature is checked.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use postrider_core::id::Sequence;
+use postrider_core::verification::{Invalid, Verifier};
+use postrider_core::{Source, SourceId, TenantId, Timestamp};
+use postrider_store::audit::Audit;
+use postrider_store::{Error, Registry, Store};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::{Mutex, OwnedMutexGuard};
+
+use crate::problem::Problem;
+
+/// How many sources a tenant has at most. Every change copies the table.
+pub(crate) const MAX_SOURCES: usize = 10_000;
+/// A source tells of failed signatures no more often than this, however many there are.
+const NOTICE_EVERY: Duration = Duration::from_secs(1);
+
+/// The table of sources. Clones are the same table.
+#[derive(Clone)]
+pub struct Inbound {
+    table: Arc<ArcSwap<Table>>,
+    /// Held by whoever changes a source; gives out the ids of new ones.
+    changing: Arc<Mutex<Sequence>>,
+}
+
+/// Looked up by the hash of its token: whoever times that learns of hashes, which lead back to no
+/// 256-bit token.
+#[derive(Clone, Default)]
+struct Table {
+    by_token: HashMap<[u8; 32], Arc<Entry>>,
+    by_id: BTreeMap<SourceId, Arc<Entry>>,
+}
+
+/// A source that is in use.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) source: Source,
+    verifier: Result<Verifier, Invalid>,
+    /// The same for all its changes.
+    failures: Arc<Failures>,
+}
+
+impl Inbound {
+    /// A source that cannot verify as it is stored is there to be looked at and changed, and takes
+    /// nothing in.
+    pub async fn load(store: &dyn Registry) -> Result<Self, Error> {
+        let mut table = Table::default();
+        let mut last = 0;
+        for source in store.sources().await? {
+            last = last.max(source.id.as_i64());
+            let verifier = Verifier::new(&source.spec.verify, &source.secrets.signing);
+            if let Err(error) = &verifier {
+                tracing::error!(source = %source.id, %error, "cannot verify as configured; it takes nothing in");
+            }
+            table.put(Entry { source, verifier, failures: Arc::default() });
+        }
+        Ok(Self {
+            table: Arc::new(ArcSwap::from_pointee(table)),
+            changing: Arc::new(Mutex::new(Sequence::after(last))),
+        })
+    }
+
+    pub(crate) fn by_token(&self, token: &str) -> Option<Arc<Entry>> {
+        self.table.load().by_token.get(&hash(token)).cloned()
+    }
+
+    pub(crate) fn get(&self, tenant: TenantId, id: SourceId) -> Option<Arc<Entry>> {
+        self.table.load().by_id.get(&id).filter(|entry| entry.source.tenant == tenant).cloned()
+    }
+
+    /// Up to `limit` sources of a tenant with ids below `below`, newest first.
+    pub(crate) fn list(
+        &self,
+        tenant: TenantId,
+        below: Option<SourceId>,
+        limit: usize,
+    ) -> Vec<Arc<Entry>> {
+        let table = self.table.load();
+        let upper = below.map_or(Bound::Unbounded, Bound::Excluded);
+        let newest_first = table.by_id.range((Bound::Unbounded, upper)).rev();
+        newest_first
+            .map(|(_, entry)| entry)
+            .filter(|entry| entry.source.tenant == tenant)
+            .take(limit)
+            .cloned()
+            .collect()
+    }
+
+    /// The right to change sources. One at a time, or two changes of different fields could undo
+    /// each other.
+    pub(crate) async fn turn(&self) -> Turn {
+        Turn { inbound: self.clone(), ids: Arc::clone(&self.changing).lock_owned().await }
+    }
+}
+
+impl fmt::Debug for Inbound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inbound")
+            .field("known", &self.table.load().by_id.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The right to change sources, used up by a change.
+pub(crate) struct Turn {
+    inbound: Inbound,
+    ids: OwnedMutexGuard<Sequence>,
+}
+
+impl Turn {
+    /// The id of a source that is about to be made.
+    pub(crate) fn new_id(&mut self, tenant: TenantId, now: Timestamp) -> Result<SourceId, Problem> {
+        let table = self.inbound.table.load();
+        let known = table.by_id.values().filter(|entry| entry.source.tenant == tenant).count();
+        if known >= MAX_SOURCES {
+            return Err(Problem::conflict(format!(
+                "there are {MAX_SOURCES} sources already; delete one that is not used"
+            )));
+        }
+        Ok(SourceId::from_i64(self.ids.take(now, 1)))
+    }
+
+    /// Stores a source and puts it to use; in this order, so that memory never runs ahead.
+    pub(crate) async fn put(
+        self,
+        store: Arc<dyn Store>,
+        source: Source,
+        verifier: Verifier,
+        audit: Audit,
+    ) -> Result<Arc<Entry>, Problem> {
+        unbroken(async move {
+            store.put_source(source.clone(), audit).await?;
+            Ok(self.alter(|table| {
+                let known = table.by_id.get(&source.id);
+                let failures = known.map(|entry| Arc::clone(&entry.failures)).unwrap_or_default();
+                table.put(Entry { source, verifier: Ok(verifier), failures })
+            }))
+        })
+        .await
+    }
+
+    pub(crate) async fn delete(
+        self,
+        store: Arc<dyn Store>,
+        id: SourceId,
+        audit: Audit,
+    ) -> Result<(), Problem> {
+        unbroken(async move {
+            store.delete_source(id, audit).await?;
+            self.alter(|table| table.remove(id));
+            Ok(())
+        })
+        .await
+    }
+
+    fn alter<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
+        let mut table = Table::clone(&self.inbound.table.load());
+        let changed = change(&mut table);
+        self.inbound.table.store(Arc::new(table));
+        changed
+    }
+}
+
+/// Does the work as a task of its own: a caller that goes away half-way must not leave a URL alive
+/// that is dead in the store.
+async fn unbroken<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Error>> + Send + 'static,
+) -> Result<T, Problem> {
+    let done = tokio::spawn(work).await.map_err(|error| {
+        tracing::error!(%error, "a change of a source broke off");
+        Problem::internal()
+    })?;
+    done.map_err(Problem::from)
+}
+
+impl Table {
+    fn put(&mut self, entry: Entry) -> Arc<Entry> {
+        self.remove(entry.source.id);
+        let entry = Arc::new(entry);
+        self.by_token.insert(hash(&entry.source.secrets.token), Arc::clone(&entry));
+        self.by_id.insert(entry.source.id, Arc::clone(&entry));
+        entry
+    }
+
+    fn remove(&mut self, id: SourceId) {
+        if let Some(entry) = self.by_id.remove(&id) {
+            self.by_token.remove(&hash(&entry.source.secrets.token));
+        }
+    }
+}
+
+impl Entry {
+    pub(crate) fn verifier(&self) -> Result<&Verifier, Problem> {
+        self.verifier.as_ref().map_err(|_| {
+            Problem::unavailable("this source cannot verify anything as it is configured")
+        })
+    }
+
+    /// Counts a failed signature. If it is time for a notice: how many were passed over since the
+    /// last one.
+    pub(crate) fn note_failure(&self, now: Timestamp) -> Option<u64> {
+        self.failures.note(now)
+    }
+}
+
+/// Keeps an attacker who posts nonsense from flooding the stream of notices.
+#[derive(Debug, Default)]
+struct Failures {
+    /// When the last notice was given, in milliseconds; 0 if none was.
+    noticed_at: AtomicI64,
+    passed_over: AtomicU64,
+}
+
+impl Failures {
+    fn note(&self, now: Timestamp) -> Option<u64> {
+        let now = now.as_millis();
+        let last = self.noticed_at.load(Ordering::Relaxed);
+        // A clock that was set back must not silence the source until it has caught up.
+        let due = u128::from(now.abs_diff(last)) >= NOTICE_EVERY.as_millis();
+        // Of several at once, one is chosen.
+        let chosen = due
+            && self
+                .noticed_at
+                .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok();
+        if chosen {
+            Some(self.passed_over.swap(0, Ordering::Relaxed))
+        } else {
+            self.passed_over.fetch_add(1, Ordering::Relaxed);
+            None
+        }
+    }
+}
+
+fn hash(token: &str) -> [u8; 32] {
+    Sha256::digest(token.as_bytes()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_told_once_a_second_and_the_rest_are_counted() {
+        let failures = Failures::default();
+        let at = |millis: i64| Timestamp::from_millis(1_767_225_600_000 + millis);
+        assert_eq!(failures.note(at(0)), Some(0));
+        for millis in 0..999 {
+            assert_eq!(failures.note(at(millis)), None);
+        }
+        assert_eq!(failures.note(at(1_000)), Some(999));
+        assert_eq!(failures.note(at(1_001)), None);
+        assert_eq!(failures.note(at(-60_000)), Some(1), "after the clock was set back");
+    }
+}

@@ -1,0 +1,147 @@
+//! Sources, and the sealing of every secret that is kept.
+
+use postrider_core::{Source, SourceId, TenantId};
+use rusqlite::{Connection, params};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::batch::Batch;
+use super::configuration::{from_json, to_json};
+use super::rows;
+use crate::error::Error;
+use crate::sealing::{Keyring, key_id_of};
+
+/// What a sealed value belongs to: one that was moved to another row does not open.
+pub(crate) fn context(kind: &str, id: i64) -> Vec<u8> {
+    format!("{kind}:{id}").into_bytes()
+}
+
+pub(crate) fn seal(
+    keyring: &Keyring,
+    kind: &str,
+    id: i64,
+    secrets: &impl Serialize,
+) -> Result<Vec<u8>, Error> {
+    Ok(keyring.seal_in(&context(kind, id), to_json(secrets)?.as_bytes()))
+}
+
+pub(crate) fn unseal<T: DeserializeOwned>(
+    keyring: &Keyring,
+    kind: &str,
+    id: i64,
+    sealed: &[u8],
+) -> Result<T, Error> {
+    let what = || format!("the secrets of {kind} {id}");
+    let plain = keyring.open(&context(kind, id), sealed).map_err(|error| error.of(what()))?;
+    serde_json::from_slice(&plain).map_err(|_| Error::Damaged(format!("{} cannot be read", what())))
+}
+
+pub(crate) fn sources(conn: &Connection, keyring: &Keyring) -> Result<Vec<Source>, Error> {
+    const SQL: &str = "SELECT id, tenant_id, spec, secrets, created_at, updated_at \
+         FROM sources ORDER BY id";
+    conn.prepare_cached(SQL)?
+        .query_and_then((), |row| {
+            let id: i64 = row.get(0)?;
+            Ok(Source {
+                id: SourceId::from_i64(id),
+                tenant: TenantId(row.get(1)?),
+                spec: from_json(row, 2)?,
+                secrets: unseal(keyring, SOURCE, id, row.get_ref(3)?.as_blob()?)?,
+                created_at: rows::time(row, 4)?,
+                updated_at: rows::time(row, 5)?,
+            })
+        })?
+        .collect()
+}
+
+pub(crate) const SOURCE: &str = "source";
+pub(crate) const ENDPOINT: &str = "endpoint";
+
+pub(crate) fn put_source(
+    batch: &mut Batch<'_>,
+    source: &Source,
+    keyring: &Keyring,
+) -> Result<(), Error> {
+    const SQL: &str = "INSERT INTO sources \
+         (id, tenant_id, spec, secrets, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+         ON CONFLICT (id) DO UPDATE SET spec = excluded.spec, secrets = excluded.secrets, \
+         updated_at = excluded.updated_at";
+    let id = source.id.as_i64();
+    batch.conn.prepare_cached(SQL)?.execute(params![
+        id,
+        source.tenant.0,
+        to_json(&source.spec)?,
+        seal(keyring, SOURCE, id, &source.secrets)?,
+        source.created_at.as_millis(),
+        source.updated_at.as_millis(),
+    ])?;
+    Ok(())
+}
+
+pub(crate) fn delete_source(batch: &mut Batch<'_>, id: SourceId) -> Result<(), Error> {
+    batch.conn.prepare_cached("DELETE FROM sources WHERE id = ?1")?.execute((id.as_i64(),))?;
+    Ok(())
+}
+
+/// Seals with the newest key what is sealed with another. Returns how many rows that were.
+pub(crate) fn reseal(conn: &Connection, keyring: &Keyring) -> Result<u64, Error> {
+    let newest = keyring.newest_id();
+    rewrite(conn, |kind, id, sealed| {
+        let what = || format!("the secrets of {kind} {id}");
+        if key_id_of(sealed).map_err(|error| error.of(what()))? == newest {
+            return Ok(None);
+        }
+        let context = context(kind, id);
+        let plain = keyring.open(&context, sealed).map_err(|error| error.of(what()))?;
+        Ok(Some(keyring.seal_in(&context, &plain)))
+    })
+}
+
+/// Seals what was stored before there were keys: JSON, which no sealed value looks like.
+pub(crate) fn seal_plain(conn: &Connection, keyring: &Keyring) -> Result<u64, Error> {
+    rewrite(conn, |kind, id, stored| {
+        Ok(is_plain(stored).then(|| keyring.seal_in(&context(kind, id), stored)))
+    })
+}
+
+/// Whether anything in the database needs a key to be read.
+pub(crate) fn has_sealed(conn: &Connection) -> Result<bool, Error> {
+    for (_, table) in TABLES {
+        let mut select = conn.prepare(&format!("SELECT secrets FROM {table}"))?;
+        let mut stored = select.query(())?;
+        while let Some(row) = stored.next()? {
+            if !is_plain(row.get_ref(0)?.as_blob()?) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+const TABLES: [(&str, &str); 2] = [(ENDPOINT, "endpoints"), (SOURCE, "sources")];
+
+fn is_plain(stored: &[u8]) -> bool {
+    matches!(stored.first(), Some(b'[' | b'{'))
+}
+
+/// Replaces the secrets for which `change` has others; configuration is few rows.
+fn rewrite(
+    conn: &Connection,
+    mut change: impl FnMut(&str, i64, &[u8]) -> Result<Option<Vec<u8>>, Error>,
+) -> Result<u64, Error> {
+    let mut changed = 0;
+    for (kind, table) in TABLES {
+        let mut select = conn.prepare(&format!("SELECT id, secrets FROM {table}"))?;
+        let mut update = conn.prepare(&format!("UPDATE {table} SET secrets = ?2 WHERE id = ?1"))?;
+        let stored: Vec<(i64, Vec<u8>)> = select
+            .query_map((), |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<Result<_, _>>()?;
+        for (id, sealed) in stored {
+            if let Some(anew) = change(kind, id, &sealed)? {
+                update.execute(params![id, anew])?;
+                changed += 1;
+            }
+        }
+    }
+    Ok(changed)
+}
