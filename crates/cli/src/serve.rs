@@ -73,6 +73,10 @@ pub(crate) struct Args {
     #[arg(long, env = "POSTRIDER_DNS_SERVER", value_name = "ADDRESS", value_delimiter = ',')]
     dns_server: Vec<SocketAddr>,
 
+    /// A program that endpoints may run for their deliveries, by its whole path; repeatable
+    #[arg(long, env = "POSTRIDER_ALLOW_COMMAND", value_name = "PATH", value_delimiter = ',')]
+    allow_command: Vec<PathBuf>,
+
     /// A proxy that every push goes through: http://[user:password@]host:port
     #[arg(long, env = "POSTRIDER_EGRESS_PROXY", hide_env_values = true, value_name = "URL")]
     egress_proxy: Option<EgressProxy>,
@@ -227,6 +231,10 @@ fn engine_options(args: &Args) -> Result<Options, Failure> {
     if args.housekeeping.is_zero() || args.timeout.is_zero() {
         return Err(Failure::usage(anyhow!("--housekeeping and --timeout must be more than 0s")));
     }
+    if let Some(relative) = args.allow_command.iter().find(|program| program.is_relative()) {
+        let relative = relative.display();
+        return Err(Failure::usage(anyhow!("--allow-command: `{relative}` is no whole path")));
+    }
     let (mut networks, mut hosts) = (Vec::new(), Vec::new());
     for allowance in &args.allow_destination {
         match allowance {
@@ -242,6 +250,7 @@ fn engine_options(args: &Args) -> Result<Options, Failure> {
         denied_ports: args.deny_port.clone(),
         dns_servers: args.dns_server.clone(),
         egress_proxy: args.egress_proxy.clone(),
+        allowed_commands: args.allow_command.clone(),
         max_in_flight: args.max_in_flight,
         default_timeout: args.timeout,
         disable_after: (!args.disable_after.is_zero()).then_some(args.disable_after),

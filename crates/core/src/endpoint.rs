@@ -88,12 +88,17 @@ pub struct Spec {
 #[serde(rename_all = "snake_case")]
 pub enum Destination {
     Url(String),
+    /// A program on the gateway's own machine, and its arguments.
+    Command(Vec<String>),
 }
 
 /// Without the path and the query: those of a chat's URL are a secret.
 impl std::fmt::Debug for Destination {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self::Url(url) = self;
+        let url = match self {
+            Self::Url(url) => url,
+            Self::Command(words) => return f.debug_tuple("Command").field(words).finish(),
+        };
         let host = url.find("://").map_or(0, |at| at + 3);
         let end = url[host..].find(['/', '?', '#']).map_or(url.len(), |at| host + at);
         write!(f, "Url({}…)", &url[..end])

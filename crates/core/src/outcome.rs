@@ -44,6 +44,8 @@ pub enum Outcome {
 pub enum Sighting {
     /// An HTTP answer arrived.
     Status(u16),
+    /// A program ended with this code.
+    Exit(i32),
     /// No connection, or it broke.
     Network,
     /// Nothing conclusive within the deadline.

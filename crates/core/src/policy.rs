@@ -150,7 +150,7 @@ impl Policy {
 
     /// What a sighting means under this policy.
     pub fn classify(&self, sighting: Sighting, retry_after: Option<Duration>) -> Outcome {
-        if let Sighting::Status(200..=299) = sighting {
+        if let Sighting::Status(200..=299) | Sighting::Exit(0) = sighting {
             return Outcome::Delivered;
         }
         let (class, disable) = match self.rules.of(sighting) {
@@ -309,7 +309,11 @@ impl Rules {
                 .map(|(_, rule)| *rule)
                 .or(self.hundreds.get(usize::from(status / 100)).copied().flatten())
                 .unwrap_or(self.otherwise),
-            Sighting::Network => self.network,
+            // What sysexits.h means by its codes: these four may pass, the others of its range are
+            // said of the input or the set-up and will be said again.
+            Sighting::Exit(69 | 71 | 74 | 75) => Rule::Retryable,
+            Sighting::Exit(64..=78) => Rule::Final,
+            Sighting::Exit(_) | Sighting::Network => self.network,
             Sighting::Timeout => self.timeout,
         }
     }

@@ -105,7 +105,7 @@ async fn attempt(shared: &Arc<Shared>, route: &Arc<Route>, waiting: Waiting) -> 
     };
     let status = match report.sighting {
         Sighting::Status(status) => Some(status),
-        Sighting::Network | Sighting::Timeout => None,
+        Sighting::Exit(_) | Sighting::Network | Sighting::Timeout => None,
     };
     let attempt = Attempt {
         number,

@@ -23,7 +23,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::failing::{self, Streak};
 use crate::notices::{Audience, Draft, NoticeKind};
-use crate::route::{Defaults, Route};
+use crate::route::{Defaults, Judges, Route};
 use crate::settler::{self, Decision};
 use crate::shared::Shared;
 
@@ -112,11 +112,11 @@ pub(crate) fn compile(
     };
     let everything = vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())];
     let lenient = Guard::new(everything);
-    let guard = match check {
-        Check::Now => &*shared.guard,
-        Check::AtDial => &lenient,
+    let judges = match check {
+        Check::Now => Judges { guard: &shared.guard, commands: Some(&shared.commands) },
+        Check::AtDial => Judges { guard: &lenient, commands: None },
     };
-    Route::compile(endpoint, &shared.options.presets, guard, defaults, shared.clock.now())
+    Route::compile(endpoint, &shared.options.presets, judges, defaults, shared.clock.now())
 }
 
 impl Engine {
@@ -316,7 +316,7 @@ impl Engine {
             duration: stopwatch.elapsed(),
             status: match report.sighting {
                 Sighting::Status(status) => Some(status),
-                Sighting::Network | Sighting::Timeout => None,
+                Sighting::Exit(_) | Sighting::Network | Sighting::Timeout => None,
             },
             class: match outcome {
                 Outcome::Delivered => None,

@@ -1,6 +1,7 @@
 //! Starts the engine, offers its operations, and stops it.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::Duration;
@@ -21,6 +22,8 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::accept::{self, Accepted, Submission};
 use crate::breaker::BreakerOptions;
+use crate::carriers::Carriers;
+use crate::carriers::command::{Allowed, CommandCarrier};
 use crate::carriers::http::HttpCarrier;
 use crate::destination::{BadNameServers, Guard, HostPattern, NameServers, Rules};
 use crate::endpoints::Check;
@@ -51,6 +54,8 @@ pub struct Options {
     pub denied_ports: Vec<u16>,
     /// Who is asked for the addresses of names; none means the system's resolver.
     pub dns_servers: Vec<SocketAddr>,
+    /// Programs that endpoints may run, by their whole path.
+    pub allowed_commands: Vec<PathBuf>,
     /// What every push goes through, if anything.
     pub egress_proxy: Option<EgressProxy>,
     /// In flight over all endpoints.
@@ -91,6 +96,7 @@ impl Default for Options {
             allowed_ports: Vec::new(),
             denied_ports: Vec::new(),
             dns_servers: Vec::new(),
+            allowed_commands: Vec::new(),
             egress_proxy: None,
             max_in_flight: 1_024,
             default_endpoint_in_flight: 128,
@@ -153,6 +159,7 @@ impl Engine {
         })?;
         let user_agent =
             HeaderValue::from_str(&options.user_agent).map_err(|_| StartError::UserAgent)?;
+        let commands = Allowed::new(&options.allowed_commands);
         let (settler, verdicts) = Settler::new();
         let (operators, told) = Operators::new();
         let now = clock.now();
@@ -163,7 +170,11 @@ impl Engine {
             scheduler: Mutex::new(Scheduler::new(options.max_in_flight, options.breaker)),
             ids: Mutex::new(Sequence::after(store.highest_id().await?)),
             notices: Notices::starting_at(u64::try_from(now.as_millis()).unwrap_or(0) << 10),
-            carrier: Arc::new(HttpCarrier::new(client, user_agent, instance.clone())),
+            carrier: Arc::new(Carriers {
+                http: HttpCarrier::new(client, user_agent, instance.clone()),
+                command: CommandCarrier::new(commands.clone()),
+            }),
+            commands,
             instance,
             routes: ArcSwap::from_pointee(Routes::default()),
             runtime: Handle::current(),

@@ -12,6 +12,7 @@ use postrider_core::policy::Presets;
 use postrider_core::signing::{Secret, Signer};
 use postrider_core::{Endpoint, EndpointId, Policy, TenantId, Timestamp};
 
+use crate::carriers::command::Allowed;
 use crate::destination::{Destination, Guard};
 use crate::error::Error;
 use crate::filter::Filter;
@@ -24,7 +25,7 @@ pub(crate) struct Route {
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) policy: Policy,
     pub(crate) signer: Signer,
-    pub(crate) destination: Arc<Destination>,
+    pub(crate) place: Place,
     /// What an event has to meet.
     pub(crate) filter: Option<Filter>,
     /// What the endpoint needs of TLS beyond the rest.
@@ -33,6 +34,21 @@ pub(crate) struct Route {
     pub(crate) headers: HeaderMap,
     pub(crate) timeout: Duration,
     pub(crate) max_in_flight: u32,
+}
+
+/// Where an endpoint's deliveries go.
+#[derive(Debug, Clone)]
+pub(crate) enum Place {
+    Url(Arc<Destination>),
+    Command(Arc<[String]>),
+}
+
+/// Who says where an endpoint may send.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Judges<'a> {
+    pub(crate) guard: &'a Guard,
+    /// None: a command is judged when it is run.
+    pub(crate) commands: Option<&'a Allowed>,
 }
 
 /// What an endpoint gets that says nothing of its own.
@@ -47,7 +63,7 @@ impl Route {
     pub(crate) fn compile(
         endpoint: Arc<Endpoint>,
         presets: &Presets,
-        guard: &Guard,
+        judges: Judges<'_>,
         defaults: Defaults,
         now: Timestamp,
     ) -> Result<Self, Error> {
@@ -55,9 +71,30 @@ impl Route {
         let policy = spec.policy.build(presets).map_err(|invalid| {
             Error::invalid(format!("policy.{}", invalid.field), invalid.message)
         })?;
-        let Target::Url(url) = &spec.destination;
-        let destination =
-            guard.check_url(url).map_err(|refusal| Error::invalid("url", refusal.to_string()))?;
+        let place = match &spec.destination {
+            Target::Url(url) => {
+                let checked = judges.guard.check_url(url);
+                let destination =
+                    checked.map_err(|refusal| Error::invalid("url", refusal.to_string()))?;
+                Place::Url(Arc::new(destination))
+            }
+            Target::Command(words) => {
+                let only_for_urls = [
+                    ("headers", spec.headers.is_empty()),
+                    ("format", spec.format.is_none()),
+                    ("tls", endpoint.tls.is_none()),
+                ];
+                for (field, absent) in only_for_urls {
+                    if !absent {
+                        return Err(Error::invalid(field, "is for endpoints with a url"));
+                    }
+                }
+                if let Some(allowed) = judges.commands {
+                    allowed.check(words)?;
+                }
+                Place::Command(words.as_slice().into())
+            }
+        };
         let tls = endpoint
             .tls
             .as_ref()
@@ -99,7 +136,7 @@ impl Route {
         Ok(Self {
             signer: Signer::new(&spec.signing, &secrets),
             policy,
-            destination: Arc::new(destination),
+            place,
             filter,
             tls: tls.map(Arc::new),
             headers,

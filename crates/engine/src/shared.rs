@@ -15,6 +15,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 
 use crate::carrier::Carrier;
+use crate::carriers::command::Allowed;
 use crate::destination::Guard;
 use crate::endpoints::Disable;
 use crate::engine::Options;
@@ -41,6 +42,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) guard: Arc<Guard>,
+    pub(crate) commands: Allowed,
     pub(crate) carrier: Arc<dyn Carrier>,
     pub(crate) instance: Instance,
     pub(crate) routes: ArcSwap<Routes>,

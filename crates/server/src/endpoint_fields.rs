@@ -51,6 +51,7 @@ const RESERVED_PREFIXES: [&str; 4] = ["proxy-", "webhook-", "postrider-", "user-
 pub(crate) struct Fields {
     name: Said<String>,
     url: Said<String>,
+    command: Said<Vec<String>>,
     event_types: Said<Vec<Pattern>>,
     sources: Said<Vec<SourceId>>,
     filter: Said<String>,
@@ -70,8 +71,6 @@ pub(crate) struct Fields {
     _hub: Option<Unsupported>,
     #[serde(rename = "pull")]
     _pull: Option<Unsupported>,
-    #[serde(rename = "command")]
-    _command: Option<Unsupported>,
 }
 
 impl Fields {
@@ -81,12 +80,20 @@ impl Fields {
             Said::Value(policy) => policy.preset,
             Said::Nothing | Said::Null => None,
         };
-        let Said::Value(url) = self.url.clone() else {
-            return Err(Problem::invalid("url", "is missing: say where the deliveries go"));
+        let destination = match (&self.url, &self.command) {
+            (Said::Value(url), Said::Nothing | Said::Null) => Destination::Url(url.clone()),
+            (Said::Nothing | Said::Null, Said::Value(words)) => Destination::Command(words.clone()),
+            (Said::Value(_), Said::Value(_)) => {
+                let message = "cannot be given beside url: deliveries go to one place";
+                return Err(Problem::invalid("command", message));
+            }
+            (Said::Nothing | Said::Null, Said::Nothing | Said::Null) => {
+                return Err(Problem::invalid("url", "is missing: say where the deliveries go"));
+            }
         };
         self.merge_into(Spec {
             name: None,
-            destination: Destination::Url(url),
+            destination,
             event_types: vec![Pattern::Any],
             sources: Vec::new(),
             filter: None,
@@ -116,6 +123,11 @@ impl Fields {
     pub(crate) fn merge_into(self, mut spec: Spec) -> Result<Spec, Problem> {
         self.url.change(&mut spec.destination, |url| {
             url.map(Destination::Url).ok_or_else(|| Problem::invalid("url", "cannot be taken away"))
+        })?;
+        self.command.change(&mut spec.destination, |words| {
+            words
+                .map(Destination::Command)
+                .ok_or_else(|| Problem::invalid("command", "cannot be taken away"))
         })?;
         self.name.change(&mut spec.name, |name| name.map(check_name).transpose())?;
         self.event_types.change(&mut spec.event_types, |types| {
@@ -451,7 +463,8 @@ mod tests {
             (&format!(r#""metadata":{{"m":"{long}"}}"#), "metadata"),
             (r#""hub":"hub_1""#, "hub"),
             (r#""pull":true"#, "pull"),
-            (r#""command":["ls"]"#, "command"),
+            (r#""command":["/bin/true"]"#, "command"),
+            (r#""command":"ls""#, "command"),
             (r#""filter":7"#, "filter"),
             (r#""sources":["ep_0000000000000"]"#, "sources[0]"),
             (r#""tls":"-----BEGIN""#, "tls"),

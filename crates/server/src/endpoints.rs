@@ -168,7 +168,10 @@ fn newest_secret(endpoint: &Endpoint) -> Option<&str> {
 struct View<'a> {
     id: EndpointId,
     name: Option<&'a str>,
-    url: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command: Option<&'a [String]>,
     event_types: &'a [Pattern],
     sources: &'a [SourceId],
     filter: Option<&'a str>,
@@ -211,7 +214,10 @@ enum PolicyView<'a> {
 impl<'a> View<'a> {
     fn of(endpoint: &'a Endpoint) -> Self {
         let spec = &endpoint.spec;
-        let Destination::Url(url) = &spec.destination;
+        let (url, command) = match &spec.destination {
+            Destination::Url(url) => (Some(url.as_str()), None),
+            Destination::Command(words) => (None, Some(words.as_slice())),
+        };
         let preset = spec.policy.preset.unwrap_or_default();
         let just_a_preset =
             policy::Spec { preset: Some(preset), ..spec.policy.clone() } == preset.into();
@@ -219,6 +225,7 @@ impl<'a> View<'a> {
             id: endpoint.id,
             name: spec.name.as_deref(),
             url,
+            command,
             event_types: &spec.event_types,
             sources: &spec.sources,
             filter: spec.filter.as_deref(),

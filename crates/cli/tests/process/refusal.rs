@@ -8,7 +8,7 @@ const USER_VERSION_AT: usize = 60;
 
 #[tokio::test]
 async fn a_bad_setting_is_named() {
-    let cases: [(&[&str], &str); 18] = [
+    let cases: [(&[&str], &str); 19] = [
         (&["--nonsense"], "--nonsense"),
         (&["--listen", "somewhere"], "--listen"),
         (&["--store", "mysql:x"], "--store"),
@@ -21,6 +21,7 @@ async fn a_bad_setting_is_named() {
         (&["--dns-server", "9.9.9.9"], "--dns-server"),
         (&["--egress-proxy", "https://proxy:3128"], "--egress-proxy"),
         (&["--public-url", "example.com"], "--public-url"),
+        (&["--allow-command", "page-somebody"], "--allow-command"),
         (&["--timeout", "soon"], "--timeout"),
         (&["--timeout", "0s"], "--timeout"),
         (&["--drain=-1s"], "--drain"),

@@ -12,7 +12,7 @@ use postrider_core::outcome::Sighting;
 use postrider_core::retry_after;
 use postrider_store::record::{Headers, Response};
 
-use crate::carrier::{Carrier, Parcel, Report};
+use crate::carrier::{Parcel, Report};
 use crate::destination::Destination;
 use crate::http_client::{Answer, Client, Failure, FailureKind, Post};
 use crate::message;
@@ -50,14 +50,18 @@ impl HttpCarrier {
     }
 }
 
-impl Carrier for HttpCarrier {
-    fn carry(&self, parcel: Parcel) -> BoxFuture<'static, Report> {
+impl HttpCarrier {
+    pub(crate) fn carry(
+        &self,
+        parcel: &Parcel,
+        destination: Arc<Destination>,
+    ) -> BoxFuture<'static, Report> {
         let client = self.client.clone();
-        let load = Load::of(&parcel);
-        let secret = load.written.then(|| Arc::clone(&parcel.route.destination));
+        let load = Load::of(parcel);
+        let secret = load.written.then(|| Arc::clone(&destination));
         let post = Post {
-            destination: parcel.route.destination.clone(),
-            headers: self.headers(&parcel, &load),
+            destination,
+            headers: self.headers(parcel, &load),
             body: load.body,
             deadline: parcel.route.timeout,
             tls: parcel.route.tls.clone(),

@@ -15,7 +15,7 @@ use postrider_store::record::Event;
 
 use super::*;
 use crate::destination::Guard;
-use crate::route::Defaults;
+use crate::route::{Defaults, Judges};
 
 mod model;
 
@@ -60,7 +60,8 @@ fn endpoint(id: i64) -> Endpoint {
 fn route(endpoint: Endpoint) -> Arc<Route> {
     let defaults = Defaults { timeout: seconds(15), max_in_flight: 8 };
     let guard = Guard::new(Vec::new());
-    let compiled = Route::compile(Arc::new(endpoint), &Presets::default(), &guard, defaults, START);
+    let judges = Judges { guard: &guard, commands: None };
+    let compiled = Route::compile(Arc::new(endpoint), &Presets::default(), judges, defaults, START);
     Arc::new(compiled.expect("a valid endpoint"))
 }
 

@@ -19,7 +19,7 @@ pub(crate) fn create() -> Operation {
         "createEndpoint",
         "Make an endpoint",
         "From now on every event that matches `event_types`, `sources` and `filter` is delivered \
-         to `url`: a POST with the event's bytes, signed as Standard Webhooks has it unless \
+         to `url` by a POST with the event's bytes, signed as Standard Webhooks has it unless \
          `signing` says otherwise. Any 2xx is success; `policy` says what happens else.\n\nThe \
          signing secret is in this answer, and in that of `GET …/secret`, and nowhere else. Only \
          public addresses are taken as destinations, unless the operator has allowed others.",
@@ -243,6 +243,18 @@ fn fields() -> Value {
             "description": "Where deliveries go: http or https, without a user name in it.",
             "examples": ["https://warehouse.example.com/hooks"],
         },
+        "command": {
+            "type": "array",
+            "minItems": 1,
+            "maxItems": 64,
+            "items": { "type": "string", "maxLength": 4096 },
+            "description": "A program to run for each delivery, by its whole path, and its \
+                arguments: the event's bytes on its input, what is known of it in `POSTRIDER_…` \
+                variables; 0 is success, 69, 71, 74 and 75 may pass, any other from 64 to 78 is \
+                final, all else as `network` in the policy. Only programs that the operator \
+                allows, and instead of `url`.",
+            "examples": [["/usr/local/bin/page-somebody", "--quietly"]],
+        },
         "event_types": {
             "type": ["array", "null"],
             "minItems": 1,
@@ -298,7 +310,9 @@ fn new_endpoint() -> Value {
     let mut properties = fields();
     properties["secret"] =
         maybe_text("The signing secret; a new one is made if not said. Refused once it exists.");
-    request("An endpoint to be made.", properties, &["url"])
+    let mut schema = request("An endpoint to be made.", properties, &[]);
+    schema["oneOf"] = json!([{ "required": ["url"] }, { "required": ["command"] }]);
+    schema
 }
 
 fn endpoint_change() -> Value {
@@ -315,6 +329,7 @@ fn endpoint() -> Value {
         "id": reference("EndpointId"),
         "name": maybe_text("For people."),
         "url": text("Where deliveries go."),
+        "command": list_of(json!({ "type": "string" }), "The program that is run, if it is one."),
         "event_types": list_of(reference("EventTypePattern"), "Which events."),
         "sources": list_of(reference("SourceId"), "Only events by one of these; empty is any."),
         "filter": maybe_text("An expression in CEL that an event has to meet."),
@@ -333,7 +348,7 @@ fn endpoint() -> Value {
         "updated_at": reference("Time"),
         "secret": text("The signing secret. Only in the answer that made it."),
     });
-    answer("A subscription.", properties, &["tls", "secret"])
+    answer("A subscription.", properties, &["url", "command", "tls", "secret"])
 }
 
 fn ordering() -> Value {

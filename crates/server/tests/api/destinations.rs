@@ -54,6 +54,15 @@ async fn what_another_gateway_sent_is_taken_in_but_not_what_went_round() {
     );
 }
 
+#[tokio::test]
+async fn a_program_that_is_not_allowed_is_refused_by_name() {
+    let gateway = Gateway::start().await;
+    let body = json!({"command": ["/bin/true"]});
+    let refused = gateway.post("/v1/endpoints", body).await;
+    assert_eq!(refused.problem(422), ["command"]);
+    assert!(String::from_utf8_lossy(&refused.body).contains("--allow-command"), "{refused:?}");
+}
+
 fn pem(label: &str, der: &[u8]) -> String {
     format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", STANDARD.encode(der))
 }
