@@ -22,9 +22,11 @@ use crate::{failing, operator};
 
 /// Decided changes waiting for a commit. Every one has a slot, so slots bound it as well.
 const QUEUE: usize = 4_096;
-/// The most changes in one commit: enough to share its cost, few enough that a herd of timeouts
-/// does not hold up everybody else's commits.
-const BATCH: usize = 32;
+/// The most changes in one commit: enough to share its cost and to keep up with what is accepted.
+const BATCH: usize = 128;
+/// A change that is no first success writes a row of its own and moves in the indexes: it counts for
+/// this many, so that a herd of timeouts does not hold up everybody else's commits.
+const DEAR: usize = 4;
 /// How long to wait before a failed commit is tried again.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -64,9 +66,24 @@ impl Settler {
 pub(crate) async fn run(shared: Arc<Shared>, mut verdicts: mpsc::Receiver<Verdict>) {
     let mut batch = Vec::with_capacity(BATCH);
     while verdicts.recv_many(&mut batch, BATCH).await > 0 {
-        settle(&shared, &mut batch).await;
-        batch.clear();
+        while !batch.is_empty() {
+            let later = batch.split_off(portion(&batch));
+            settle(&shared, &mut batch).await;
+            batch = later;
+        }
     }
+}
+
+/// How many of the batch go into one commit: at least one.
+fn portion(batch: &[Verdict]) -> usize {
+    let mut room = BATCH;
+    let fitting = batch.iter().take_while(|verdict| {
+        let cost = if verdict.next.state == State::Delivered { 1 } else { DEAR };
+        let fits = room >= cost;
+        room = room.saturating_sub(cost);
+        fits
+    });
+    fitting.count().max(1)
 }
 
 async fn settle(shared: &Arc<Shared>, batch: &mut Vec<Verdict>) {
