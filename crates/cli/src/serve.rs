@@ -18,6 +18,8 @@ use postrider_server::{
 };
 use postrider_store::Store;
 use postrider_store::sqlite::{self, Sqlite};
+use rustls::pki_types::CertificateRevocationListDer;
+use rustls::pki_types::pem::{self, PemObject as _};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -76,6 +78,10 @@ pub(crate) struct Args {
     /// A program that endpoints may run for their deliveries, by its whole path; repeatable
     #[arg(long, env = "POSTRIDER_ALLOW_COMMAND", value_name = "PATH", value_delimiter = ',')]
     allow_command: Vec<PathBuf>,
+
+    /// A file of certificate revocation lists, as PEM: what is on them is not believed; repeatable
+    #[arg(long, env = "POSTRIDER_CRL_FILE", value_name = "PATH", value_delimiter = ',')]
+    crl_file: Vec<PathBuf>,
 
     /// A proxy that every push goes through: http://[user:password@]host:port
     #[arg(long, env = "POSTRIDER_EGRESS_PROXY", hide_env_values = true, value_name = "URL")]
@@ -251,6 +257,7 @@ fn engine_options(args: &Args) -> Result<Options, Failure> {
         dns_servers: args.dns_server.clone(),
         egress_proxy: args.egress_proxy.clone(),
         allowed_commands: args.allow_command.clone(),
+        revoked: revocation_lists(&args.crl_file)?,
         max_in_flight: args.max_in_flight,
         default_timeout: args.timeout,
         disable_after: (!args.disable_after.is_zero()).then_some(args.disable_after),
@@ -262,6 +269,26 @@ fn engine_options(args: &Args) -> Result<Options, Failure> {
         },
         ..Options::default()
     })
+}
+
+fn revocation_lists(
+    files: &[PathBuf],
+) -> Result<Vec<CertificateRevocationListDer<'static>>, Failure> {
+    let mut lists = Vec::new();
+    for file in files {
+        let unusable = |error: pem::Error| {
+            Failure::usage(anyhow!("--crl-file: {}: {error:?}", file.display()))
+        };
+        let before = lists.len();
+        for list in CertificateRevocationListDer::pem_file_iter(file).map_err(unusable)? {
+            lists.push(list.map_err(unusable)?);
+        }
+        if lists.len() == before {
+            let file = file.display();
+            return Err(Failure::usage(anyhow!("--crl-file: {file} holds no list as PEM")));
+        }
+    }
+    Ok(lists)
 }
 
 /// Where others reach the gateway: a scheme and a host, perhaps a port and a path before its own.

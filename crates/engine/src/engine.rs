@@ -16,7 +16,7 @@ use postrider_core::id::Sequence;
 use postrider_core::policy::Presets;
 use postrider_core::{DeliveryId, EndpointId, SourceId, TenantId, Timestamp};
 use postrider_store::Store;
-use rustls::pki_types::CertificateDer;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 
@@ -72,6 +72,8 @@ pub struct Options {
     pub user_agent: String,
     /// Certificate authorities trusted beside the public ones.
     pub extra_roots: Vec<CertificateDer<'static>>,
+    /// Lists of certificates that their authorities have taken back.
+    pub revoked: Vec<CertificateRevocationListDer<'static>>,
 }
 
 /// How long history is kept.
@@ -107,6 +109,7 @@ impl Default for Options {
             breaker: BreakerOptions::default(),
             user_agent: concat!("Postrider/", env!("CARGO_PKG_VERSION")).to_owned(),
             extra_roots: Vec::new(),
+            revoked: Vec::new(),
         }
     }
 }
@@ -155,6 +158,7 @@ impl Engine {
         let client = Client::new(ClientOptions {
             guard: Arc::clone(&guard),
             extra_roots: options.extra_roots.clone(),
+            revoked: options.revoked.clone(),
             egress_proxy: options.egress_proxy.clone(),
         })?;
         let user_agent =

@@ -22,7 +22,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header, response};
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
-use rustls::pki_types::CertificateDer;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 
 pub use dial::CONNECT_BUDGET;
 pub use endpoint_tls::{
@@ -58,6 +58,8 @@ pub struct ClientOptions {
     pub guard: Arc<Guard>,
     /// Certificate authorities trusted beside the public ones.
     pub extra_roots: Vec<CertificateDer<'static>>,
+    /// Lists of certificates that their authorities have taken back.
+    pub revoked: Vec<CertificateRevocationListDer<'static>>,
     /// What every connection goes through, if anything.
     pub egress_proxy: Option<EgressProxy>,
 }
@@ -94,8 +96,8 @@ struct Shared {
 impl Client {
     /// Fails only if one of the extra certificates cannot be used as a root.
     pub fn new(options: ClientOptions) -> Result<Self, rustls::Error> {
-        let ClientOptions { guard, extra_roots, egress_proxy } = options;
-        let connectors = Connectors::new(extra_roots)?;
+        let ClientOptions { guard, extra_roots, revoked, egress_proxy } = options;
+        let connectors = Connectors::new(extra_roots, revoked)?;
         let dialer = Dialer { guard, connectors, proxy: egress_proxy };
         Ok(Self { shared: Arc::new(Shared { dialer, pool: Arc::default() }) })
     }

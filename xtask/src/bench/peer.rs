@@ -107,8 +107,12 @@ fn null_router(state: Arc<Null>) -> Router {
 fn pass_router(to: SocketAddr) -> Result<Router> {
     let guard = Guard::new(vec![to.ip().into()]);
     let destination = Arc::new(guard.check_url(&format!("http://{to}/hook"))?);
-    let options =
-        ClientOptions { guard: Arc::new(guard), extra_roots: Vec::new(), egress_proxy: None };
+    let options = ClientOptions {
+        guard: Arc::new(guard),
+        extra_roots: Vec::new(),
+        revoked: Vec::new(),
+        egress_proxy: None,
+    };
     let state = Arc::new(Pass {
         null: Null::new()?,
         client: Client::new(options)?,

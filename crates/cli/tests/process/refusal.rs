@@ -8,7 +8,7 @@ const USER_VERSION_AT: usize = 60;
 
 #[tokio::test]
 async fn a_bad_setting_is_named() {
-    let cases: [(&[&str], &str); 19] = [
+    let cases: [(&[&str], &str); 20] = [
         (&["--nonsense"], "--nonsense"),
         (&["--listen", "somewhere"], "--listen"),
         (&["--store", "mysql:x"], "--store"),
@@ -22,6 +22,7 @@ async fn a_bad_setting_is_named() {
         (&["--egress-proxy", "https://proxy:3128"], "--egress-proxy"),
         (&["--public-url", "example.com"], "--public-url"),
         (&["--allow-command", "page-somebody"], "--allow-command"),
+        (&["--crl-file", "no-such-file.pem"], "--crl-file"),
         (&["--timeout", "soon"], "--timeout"),
         (&["--timeout", "0s"], "--timeout"),
         (&["--drain=-1s"], "--drain"),

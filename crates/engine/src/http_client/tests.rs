@@ -41,7 +41,7 @@ fn client_with(
     extra_roots: Vec<CertificateDer<'static>>,
     egress_proxy: Option<EgressProxy>,
 ) -> Client {
-    Client::new(ClientOptions { guard, extra_roots, egress_proxy }).unwrap()
+    Client::new(ClientOptions { guard, extra_roots, revoked: Vec::new(), egress_proxy }).unwrap()
 }
 
 fn post_to(url: &str, deadline: Duration) -> Post {

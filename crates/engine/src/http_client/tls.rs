@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use rustls::client::ResolvesClientCert;
+use rustls::client::{ResolvesClientCert, WebPkiServerVerifier};
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::CertificateDer;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, RootCertStore};
 use tokio_rustls::TlsConnector;
@@ -19,6 +19,7 @@ const HTTP1: &[u8] = b"http/1.1";
 /// Makes the TLS side of connections.
 pub(super) struct Connectors {
     roots: Arc<RootCertStore>,
+    revoked: Vec<CertificateRevocationListDer<'static>>,
     /// For endpoints without settings of their own.
     plain: TlsConnector,
 }
@@ -30,15 +31,19 @@ pub(super) struct Built {
 }
 
 impl Connectors {
-    /// Fails only if one of the extra certificates cannot be used as a root.
-    pub(super) fn new(extra_roots: Vec<CertificateDer<'static>>) -> Result<Self, rustls::Error> {
+    /// Fails only if one of the extra certificates cannot be used as a root, or one of the lists
+    /// cannot be read.
+    pub(super) fn new(
+        extra_roots: Vec<CertificateDer<'static>>,
+        revoked: Vec<CertificateRevocationListDer<'static>>,
+    ) -> Result<Self, rustls::Error> {
         let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
         for root in extra_roots {
             roots.add(root)?;
         }
         let roots = Arc::new(roots);
-        let plain = connector(Arc::clone(&roots), None)?;
-        Ok(Self { roots, plain })
+        let plain = connector(Arc::clone(&roots), &revoked, None)?;
+        Ok(Self { roots, revoked, plain })
     }
 
     pub(super) fn for_endpoint(
@@ -71,7 +76,7 @@ impl Connectors {
             let single = SingleCertAndKey::from(Arc::clone(client.certified()));
             Arc::new(single) as Arc<dyn ResolvesClientCert>
         });
-        connector(roots, resolver)
+        connector(roots, &self.revoked, resolver)
     }
 }
 
@@ -81,11 +86,19 @@ pub(super) fn provider() -> CryptoProvider {
 
 fn connector(
     roots: Arc<RootCertStore>,
+    revoked: &[CertificateRevocationListDer<'static>],
     client: Option<Arc<dyn ResolvesClientCert>>,
 ) -> Result<TlsConnector, rustls::Error> {
-    let builder = ClientConfig::builder_with_provider(Arc::new(provider()))
+    let provider = Arc::new(provider());
+    let mut verifier = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider));
+    if !revoked.is_empty() {
+        // The lists are an operator's own; they need not cover every authority there is.
+        verifier = verifier.with_crls(revoked.to_vec()).allow_unknown_revocation_status();
+    }
+    let verifier = verifier.build().map_err(|error| rustls::Error::General(error.to_string()))?;
+    let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots);
+        .with_webpki_verifier(verifier);
     let mut config = match client {
         Some(resolver) => builder.with_client_cert_resolver(resolver),
         None => builder.with_no_client_auth(),

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, IsCa, Issuer,
+    KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber, date_time_ymd,
+};
 use rustls::ServerConfig;
-use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivatePkcs8KeyDer};
 use tokio_rustls::TlsAcceptor;
 
 pub(crate) struct Authority {
@@ -31,6 +34,34 @@ impl Authority {
         let key = KeyPair::generate().expect("a key");
         let root = params.self_signed(&key).expect("a root").der().clone();
         Self { root, issuer: Issuer::new(params, key) }
+    }
+
+    /// A certificate that was taken back, and the list that says so.
+    pub(crate) fn issue_and_revoke(
+        &self,
+        address: &str,
+    ) -> (Leaf, CertificateRevocationListDer<'static>) {
+        let serial_number = SerialNumber::from(4_711_u64);
+        let mut params = params(address);
+        params.serial_number = Some(serial_number.clone());
+        let key = KeyPair::generate().expect("a key");
+        let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
+        let revoked = RevokedCertParams {
+            serial_number,
+            revocation_time: date_time_ymd(2025, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2025, 1, 1),
+            next_update: date_time_ymd(2100, 1, 1),
+            crl_number: SerialNumber::from(1_u64),
+            issuing_distribution_point: None,
+            revoked_certs: vec![revoked],
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let list = list.signed_by(&self.issuer).expect("a list");
+        (Leaf { chain: vec![certificate.der().clone()], key }, list.der().clone())
     }
 
     pub(crate) fn issue(&self, address: &str, validity: Validity) -> Leaf {

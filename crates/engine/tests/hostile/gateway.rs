@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::broadcast::Receiver;
 
-use crate::certificate::Authority;
+use crate::certificate::{Authority, Leaf};
 use crate::memory::Mark;
 use crate::panics;
 use crate::rig::sink::{Reply, Sink};
@@ -38,6 +38,8 @@ pub(crate) struct Gateway {
     _data: TempDir,
     /// Trusted by the engine.
     pub(crate) authority: Authority,
+    /// Of that authority, and on its list of what was taken back.
+    pub(crate) revoked: Leaf,
     endpoints: Mutex<Vec<EndpointId>>,
     visits: AtomicUsize,
     memory: Mark,
@@ -89,6 +91,7 @@ impl Gateway {
     pub(crate) async fn start() -> Self {
         panics::watch();
         let authority = Authority::new();
+        let (revoked, list) = authority.issue_and_revoke("127.0.0.1");
         let options = Options {
             max_in_flight: HUNDRED,
             default_endpoint_in_flight: SLOTS,
@@ -99,6 +102,7 @@ impl Gateway {
                 ..BreakerOptions::default()
             },
             extra_roots: vec![authority.root.clone()],
+            revoked: vec![list],
             ..Options::default()
         };
         let (engine, data) = rig::start_with(options).await;
@@ -106,6 +110,7 @@ impl Gateway {
             engine,
             _data: data,
             authority,
+            revoked,
             endpoints: Mutex::default(),
             visits: AtomicUsize::new(0),
             memory: Mark::here(),

@@ -1,7 +1,6 @@
 //! Receivers that speak TLS badly, or as somebody they are not.
 //!
-//! The row's revoked certificate is not here: the client has no list of revoked certificates to
-//! look one up in, so there is nothing to refuse it by.
+//! A revoked certificate is refused by a list that the operator gives; nobody is asked for one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -54,11 +53,12 @@ async fn not_who_they_should_be(gateway: &Gateway) {
     let mut endless = gateway.authority.issue("127.0.0.1", Validity::Current);
     endless.chain.extend((0..16).map(|_| CertificateDer::from(vec![0x30; 1 << 16])));
     for leaf in [
-        gateway.authority.issue("127.0.0.1", Validity::Expired),
-        gateway.authority.issue("127.0.0.2", Validity::Current),
-        stranger.issue("127.0.0.1", Validity::Current),
-        Leaf::self_signed("127.0.0.1"),
-        endless,
+        &gateway.authority.issue("127.0.0.1", Validity::Expired),
+        &gateway.authority.issue("127.0.0.2", Validity::Current),
+        &stranger.issue("127.0.0.1", Validity::Current),
+        &Leaf::self_signed("127.0.0.1"),
+        &endless,
+        &gateway.revoked,
     ] {
         let acceptor = leaf.acceptor(&[b"h2", b"http/1.1"]);
         let trusted = Arc::new(AtomicUsize::new(0));
