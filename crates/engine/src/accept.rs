@@ -41,6 +41,20 @@ pub struct Submission {
     pub headers: Headers,
 }
 
+impl Submission {
+    /// What filters see of it.
+    pub(crate) fn facts(&self) -> Facts<'_> {
+        Facts {
+            kind: &self.kind,
+            headers: &self.headers,
+            metadata: self.metadata.as_deref(),
+            content_type: &self.content_type,
+            body: &self.body,
+            source: self.source,
+        }
+    }
+}
+
 /// What became of a submission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Accepted {
@@ -107,15 +121,7 @@ struct Addressed {
 
 /// Finds every endpoint that listens to an event.
 fn address(routes: &Routes, tenant: TenantId, submission: Submission) -> Result<Addressed, Error> {
-    let facts = Facts {
-        kind: &submission.kind,
-        headers: &submission.headers,
-        metadata: submission.metadata.as_deref(),
-        content_type: &submission.content_type,
-        body: &submission.body,
-        source: submission.source,
-    };
-    let listening = listening(routes, tenant, facts);
+    let listening = listening(routes, tenant, submission.facts());
     if listening.routes.len() > MAX_DELIVERIES_PER_EVENT {
         let message = format!("goes to more than {MAX_DELIVERIES_PER_EVENT} endpoints");
         return Err(Error::invalid("type", message));

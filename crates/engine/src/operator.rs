@@ -18,8 +18,8 @@ use tokio::sync::{mpsc, watch};
 
 use crate::accept::{self, Submission};
 use crate::error::Error;
-use crate::filter::Facts;
 use crate::notices::{Audience, Draft, Notice};
+use crate::ports;
 use crate::route::Routes;
 use crate::shared::Shared;
 
@@ -99,11 +99,12 @@ impl Drop for Expected<'_> {
 /// Stores what is told until the store is closed.
 pub(crate) async fn run(shared: Arc<Shared>, mut told: mpsc::Receiver<Arc<Notice>>) {
     let mut teller = Teller { shared, tenants: HashMap::new(), reported: 0, reported_at: None };
+    let clock = Arc::clone(&teller.shared.clock);
     let mut batch = Vec::with_capacity(BATCH);
     loop {
         tokio::select! {
             count = told.recv_many(&mut batch, BATCH) => if count == 0 { return },
-            () = tokio::time::sleep(REPORT_EVERY), if teller.unreported() > 0 => {}
+            () = ports::pause(&*clock, REPORT_EVERY), if teller.unreported() > 0 => {}
         }
         teller.report();
         for notices in batch.chunk_by(|one, next| one.tenant == next.tenant) {
@@ -155,7 +156,7 @@ impl Teller {
                 )) => {
                     // The store itself says what is wrong, and not too often.
                     tracing::debug!(%error, "could not store what operators are told, trying again");
-                    tokio::time::sleep(pause).await;
+                    ports::pause(&*self.shared.clock, pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                     self.report();
                 }
@@ -175,7 +176,7 @@ impl Teller {
             .map(|notice| event(&routes, notice, name))
             // Filters choose as well: what none lets pass is not worth storing.
             .filter(|event| {
-                let heard = accept::listening(&routes, tenant, facts(event));
+                let heard = accept::listening(&routes, tenant, event.facts());
                 !heard.routes.is_empty() || !heard.errors.is_empty()
             })
             .collect();
@@ -218,17 +219,6 @@ fn event(routes: &Routes, notice: &Notice, tenant: &str) -> Submission {
         source: None,
         verified: None,
         headers: Vec::new(),
-    }
-}
-
-fn facts(event: &Submission) -> Facts<'_> {
-    Facts {
-        kind: &event.kind,
-        headers: &event.headers,
-        metadata: event.metadata.as_deref(),
-        content_type: &event.content_type,
-        body: &event.body,
-        source: event.source,
     }
 }
 

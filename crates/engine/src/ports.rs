@@ -21,6 +21,14 @@ pub trait Clock: Send + Sync + fmt::Debug + 'static {
     fn sleep_until(&self, time: Timestamp) -> BoxFuture<'static, ()>;
 }
 
+/// Ends when `span` has passed by this clock.
+pub(crate) async fn pause(clock: &dyn Clock, span: Duration) {
+    let end = clock.now().plus(span);
+    while clock.now() < end {
+        clock.sleep_until(end).await;
+    }
+}
+
 pub trait Entropy: Send + Sync + fmt::Debug + 'static {
     /// A sample for jitter. Need not be unpredictable.
     fn jitter(&self) -> Jitter;

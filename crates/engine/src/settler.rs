@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use crate::breaker::Change;
 use crate::endpoints::{Cause, Disable};
 use crate::notices::{Audience, DeliveryNotice, Draft, NoticeKind};
+use crate::ports;
 use crate::route::Route;
 use crate::scheduler::{Finish, Health, Scheduler};
 use crate::shared::Shared;
@@ -149,7 +150,7 @@ async fn commit(shared: &Shared, batch: &[Verdict], urgency: Urgency) -> Option<
             ) => {
                 // The store itself says what is wrong, and not too often.
                 tracing::debug!(%error, changes = batch.len(), "could not settle, trying again");
-                tokio::time::sleep(pause).await;
+                ports::pause(&*shared.clock, pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
         }

@@ -1,18 +1,17 @@
 //! What operators are told and how: events of reserved types, messages for people, and endpoints
 //! that are disabled because they fail for days. Time is virtual.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use postrider_core::endpoint::{Destination, EndpointState, Format, Ordering, Spec};
+use postrider_core::endpoint::{Destination, EndpointState, Format, Spec};
 use postrider_core::pattern::Pattern;
-use postrider_core::signing::{Scheme, Secret, Signer};
+use postrider_core::signing::{Secret, Signer};
 use postrider_core::{EndpointId, TenantId, Timestamp};
 use postrider_engine::notices::{Notice, NoticeKind};
 use postrider_engine::ports::{Clock as _, ManualClock, SystemEntropy};
-use postrider_engine::{Acting, EndpointAction, Engine, Options, Private, Submission};
+use postrider_engine::{Acting, EndpointAction, Engine, Options, Private};
 use postrider_store::Store;
 use postrider_store::audit::{Actor, AuditQuery};
 use postrider_store::ledger::EventQuery;
@@ -22,12 +21,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::broadcast;
 
-// Parts of it are for tests of the API.
-#[allow(dead_code, reason = "shared with other tests")]
-#[path = "../../server/tests/harness/sink.rs"]
-mod sink;
+#[allow(dead_code, reason = "other tests use the rest of it")]
+mod rig;
 
-use sink::{Reply, Sink};
+use rig::sink::{self, Reply, Sink};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
@@ -77,19 +74,8 @@ impl Gateway {
     }
 
     async fn send(&self, kind: &str) {
-        let event = Submission {
-            kind: kind.into(),
-            content_type: "text/plain".into(),
-            body: Bytes::from_static(b"an event"),
-            idempotency_key: None,
-            ordering_key: None,
-            deliver_at: None,
-            metadata: None,
-            source: None,
-            verified: None,
-            headers: Vec::new(),
-        };
-        self.engine.accept(TENANT, vec![event]).await.expect("accepted");
+        let body = Bytes::from_static(b"an event");
+        rig::send_bodies(&self.engine, kind, vec![body]).await;
     }
 
     /// The next notice of this kind about this endpoint; others pass by.
@@ -131,20 +117,9 @@ impl Gateway {
 fn spec(sink: &Sink, event_types: &[&str], policy: Value) -> Spec {
     let patterns = event_types.iter().map(|text| Pattern::parse(text).expect("a pattern"));
     Spec {
-        name: None,
-        destination: Destination::Url(sink.url()),
         event_types: patterns.collect(),
-        sources: Vec::new(),
-        filter: None,
         policy: serde_json::from_value(policy).expect("a policy"),
-        ordering: Ordering::None,
-        rate_limit: None,
-        max_in_flight: None,
-        timeout: None,
-        headers: BTreeMap::new(),
-        signing: Scheme::default(),
-        format: None,
-        metadata: serde_json::Map::new(),
+        ..rig::spec(sink.url(), "replaced.above")
     }
 }
 

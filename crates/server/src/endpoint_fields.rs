@@ -13,6 +13,7 @@ use postrider_core::{SourceId, policy, span};
 use serde::de::{self, Deserialize, Deserializer};
 
 use crate::extract::Object;
+use crate::framing::OF_THE_CONNECTION;
 use crate::new_event::MAX_METADATA_BYTES;
 use crate::problem::Problem;
 
@@ -28,21 +29,8 @@ const MAX_BURST: u32 = 100_000;
 const MIN_TIMEOUT: Duration = Duration::from_millis(100);
 const MAX_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Headers that the gateway writes, or that decide how a request is framed.
-const RESERVED_HEADERS: [&str; 12] = [
-    "accept-encoding",
-    "connection",
-    "content-encoding",
-    "content-length",
-    "content-type",
-    "expect",
-    "host",
-    "keep-alive",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
+/// Headers that the gateway writes, beside those that decide how a request is framed.
+const RESERVED_HEADERS: [&str; 3] = ["accept-encoding", "content-encoding", "content-type"];
 const RESERVED_PREFIXES: [&str; 4] = ["proxy-", "webhook-", "postrider-", "user-agent"];
 
 /// The fields of a request.
@@ -227,7 +215,8 @@ fn check_headers(Headers(headers): Headers) -> Result<BTreeMap<String, String>, 
         let Ok(parsed) = HeaderName::from_bytes(name.as_bytes()) else {
             return refuse("is not a header name");
         };
-        if RESERVED_HEADERS.contains(&parsed.as_str())
+        if OF_THE_CONNECTION.contains(&parsed.as_str())
+            || RESERVED_HEADERS.contains(&parsed.as_str())
             || RESERVED_PREFIXES.iter().any(|prefix| parsed.as_str().starts_with(prefix))
         {
             return refuse("is sent by the gateway itself");

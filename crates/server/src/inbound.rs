@@ -17,6 +17,7 @@ use postrider_store::{Error, Registry, Store};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
+use crate::keys::finish;
 use crate::problem::Problem;
 
 /// How many sources a tenant has at most. Every change copies the table.
@@ -137,7 +138,7 @@ impl Turn {
         verifier: Verifier,
         audit: Audit,
     ) -> Result<Arc<Entry>, Problem> {
-        unbroken(async move {
+        finish(async move {
             store.put_source(source.clone(), audit).await?;
             Ok(self.alter(|table| {
                 let known = table.by_id.get(&source.id);
@@ -146,6 +147,7 @@ impl Turn {
             }))
         })
         .await
+        .map_err(Problem::from)
     }
 
     pub(crate) async fn delete(
@@ -154,12 +156,13 @@ impl Turn {
         id: SourceId,
         audit: Audit,
     ) -> Result<(), Problem> {
-        unbroken(async move {
+        finish(async move {
             store.delete_source(id, audit).await?;
             self.alter(|table| table.remove(id));
             Ok(())
         })
         .await
+        .map_err(Problem::from)
     }
 
     fn alter<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
@@ -168,18 +171,6 @@ impl Turn {
         self.inbound.table.store(Arc::new(table));
         changed
     }
-}
-
-/// Does the work as a task of its own: a caller that goes away half-way must not leave a URL alive
-/// that is dead in the store.
-async fn unbroken<T: Send + 'static>(
-    work: impl Future<Output = Result<T, Error>> + Send + 'static,
-) -> Result<T, Problem> {
-    let done = tokio::spawn(work).await.map_err(|error| {
-        tracing::error!(%error, "a change of a source broke off");
-        Problem::internal()
-    })?;
-    done.map_err(Problem::from)
 }
 
 impl Table {

@@ -281,7 +281,7 @@ impl Keys {
 
 /// Carries a change through, even if whoever asked for it has hung up: a key that is revoked in the
 /// store alone would go on opening things.
-async fn finish<T: Send + 'static>(
+pub(crate) async fn finish<T: Send + 'static>(
     change: impl Future<Output = Result<T, Error>> + Send + 'static,
 ) -> Result<T, Error> {
     // It fails only where the runtime ends before the change does.

@@ -9,6 +9,7 @@ mod auth;
 mod connection;
 mod cursor;
 mod extract;
+mod framing;
 mod keys;
 mod openapi;
 mod problem;

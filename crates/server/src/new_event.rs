@@ -17,15 +17,15 @@ use serde_json::value::RawValue;
 use crate::extract::{self, Query};
 use crate::problem::Problem;
 
-const MAX_KEY_CHARS: usize = 255;
+pub(crate) const MAX_KEY_CHARS: usize = 255;
 pub(crate) const MAX_METADATA_BYTES: usize = 16 << 10;
-const MAX_CONTENT_TYPE_BYTES: usize = 255;
+pub(crate) const MAX_CONTENT_TYPE_BYTES: usize = 255;
 /// How far ahead a delivery can be asked for.
 const MAX_AHEAD: Duration = Duration::from_hours(366 * 24);
 
 pub(crate) const JSON: &str = "application/json";
 /// What is sent without saying what it is.
-const UNKNOWN_CONTENT: &str = "application/octet-stream";
+pub(crate) const UNKNOWN_CONTENT: &str = "application/octet-stream";
 const IDEMPOTENCY_HEADER: &str = "idempotency-key";
 
 /// The envelope. It borrows from the body; the payload's text stays as it was sent.

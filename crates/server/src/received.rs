@@ -16,6 +16,8 @@ use postrider_core::verification::{self, Scheme};
 use postrider_store::record::Headers;
 use sha2::{Digest as _, Sha256};
 
+use crate::framing::OF_THE_CONNECTION;
+use crate::new_event::{MAX_CONTENT_TYPE_BYTES, MAX_KEY_CHARS, UNKNOWN_CONTENT};
 use crate::pointer;
 
 /// The type of an event whose request does not say one.
@@ -27,32 +29,16 @@ pub(crate) const MAX_KEPT_HEADERS: usize = 64;
 /// Names and values together.
 pub(crate) const MAX_KEPT_BYTES: usize = 16 << 10;
 
-const MAX_KEY_CHARS: usize = 255;
-const MAX_CONTENT_TYPE_BYTES: usize = 255;
-/// What is sent without saying what it is.
-const UNKNOWN_CONTENT: &str = "application/octet-stream";
-
-/// Headers of the connection, which mean nothing to whoever gets the event, and credentials, which
-/// would open a door to them.
-const NEVER_KEPT: [&str; 11] = [
-    "authorization",
-    "connection",
-    "content-length",
-    "cookie",
-    "expect",
-    "host",
-    "keep-alive",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
+/// Credentials, which would open a door to whoever gets the event. Headers of the connection mean
+/// nothing to them.
+const NEVER_KEPT: [&str; 2] = ["authorization", "cookie"];
 const NEVER_KEPT_PREFIXES: [&str; 2] = ["postrider-", "proxy-"];
 const TELEGRAM_TOKEN: &str = "x-telegram-bot-api-secret-token";
 
 /// Whether a header stays out of the event whatever the source says. `name` is in lower case.
 pub(crate) fn is_never_kept(scheme: &Scheme, name: &str) -> bool {
-    NEVER_KEPT.contains(&name)
+    OF_THE_CONNECTION.contains(&name)
+        || NEVER_KEPT.contains(&name)
         || NEVER_KEPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         || token_header(scheme).is_some_and(|token| token.eq_ignore_ascii_case(name))
 }
