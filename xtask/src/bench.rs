@@ -5,16 +5,22 @@ mod backlog;
 mod connection;
 mod end_to_end;
 mod event;
+mod forgetful;
 mod gateway;
+mod hub;
 mod isolation;
 mod latency;
 mod load;
 mod peer;
 mod process;
+mod pull;
+mod push;
+mod relay;
 mod report;
 mod sample;
 mod sink;
 mod store_cycle;
+mod workers;
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -53,6 +59,8 @@ enum Measure {
     EndToEnd,
     StoreCycle,
     Latency,
+    Pull,
+    Relay,
     Backlog,
     Isolation,
 }
@@ -158,6 +166,8 @@ async fn measure_one(measure: Measure, setting: &Setting) -> Result<Vec<Row>> {
         Measure::EndToEnd => end_to_end::measure(setting).await,
         Measure::StoreCycle => store_cycle::measure(setting).await,
         Measure::Latency => latency::measure(setting).await,
+        Measure::Pull => pull::measure(setting).await,
+        Measure::Relay => relay::measure(setting).await,
         Measure::Backlog => backlog::measure(setting).await,
         Measure::Isolation => isolation::measure(setting).await,
     }

@@ -12,6 +12,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+/// The binary's own, so that what the bench holds it against is as fast.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(Debug, Parser)]
 #[command(name = "xtask", bin_name = "cargo xtask", about, arg_required_else_help = true)]
 struct Arguments {

@@ -1,11 +1,17 @@
 //! The `postrider` binary: reads flags, environment and files, and puts the parts together.
 
+mod connect;
+mod hub;
+mod listen;
 mod plan_view;
 mod policy;
 mod rekey;
+mod secret;
 mod secret_key;
 mod serve;
 mod settings;
+mod signals;
+mod work;
 
 use std::process::ExitCode;
 
@@ -39,6 +45,12 @@ enum Command {
     Policy(policy::Args),
     /// Seal stored secrets with a new key
     Rekey(rekey::Args),
+    /// Receive webhooks from the internet at a service on this machine, and watch them
+    Listen(listen::Args),
+    /// Forward deliveries to services that only this machine can reach
+    Hub(Box<hub::Args>),
+    /// Run a program for each delivery of a pull endpoint
+    Work(Box<work::Args>),
 }
 
 fn main() -> ExitCode {
@@ -47,6 +59,9 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(*args),
         Command::Policy(args) => policy::run(&args),
         Command::Rekey(args) => rekey::run(&args),
+        Command::Listen(args) => listen::run(&args),
+        Command::Hub(args) => hub::run(&args),
+        Command::Work(args) => work::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -21,10 +21,10 @@ use postrider_store::sqlite::{self, Sqlite};
 use rustls::pki_types::CertificateRevocationListDer;
 use rustls::pki_types::pem::{self, PemObject as _};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use crate::secret_key::{self, KeyArgs};
+use crate::signals::Signals;
 use crate::{Failure, settings};
 
 const DATABASE: &str = "postrider.db";
@@ -153,7 +153,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum LogFormat {
+pub(crate) enum LogFormat {
     /// For people
     Text,
     /// For programs, one object a line
@@ -194,7 +194,8 @@ async fn serve(args: Args, options: Options) -> Result<(), Failure> {
     let keys = Keys::load(&*store).await?;
     let inbound = Inbound::load(&*store).await.map_err(refused)?;
     // Signals are caught before anything is promised, so that a stop is always a drained one.
-    let stop = stop_signal()?;
+    let mut signals = Signals::catch()?;
+    let stop = async move { signals.next().await };
 
     let engine = Engine::start(options, Arc::clone(&store), Arc::new(SystemClock), entropy)
         .await
@@ -397,16 +398,4 @@ fn greet(address: SocketAddr, path: &Path, new_key: Option<&str>) -> std::io::Re
         "    -d '{{\"type\":\"order.created\",\"payload\":{{\"id\":1}}}}' http://{address}/v1/events\n"
     )?;
     out.flush()
-}
-
-/// Ends at the first SIGTERM or SIGINT.
-fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    })
 }

@@ -118,6 +118,8 @@ pub enum Happening {
     Finish(Outcome),
     /// Whoever held it did not answer in time.
     LeaseExpired,
+    /// Whoever held it gave it back untried.
+    Release,
     /// Housekeeping looks at its age.
     Sweep,
     /// An operator asks for another life: attempts from zero, due at once.
@@ -177,19 +179,17 @@ pub fn step(
 ) -> Transition {
     match happening {
         Happening::Start => start(delivery, policy, now),
-        Happening::Finish(outcome) => match delivery.state {
-            State::InFlight => finish(delivery, outcome, policy, now, jitter),
-            State::Pending
-            | State::Retrying
-            | State::Delivered
-            | State::Failed
-            | State::Dead
-            | State::Cancelled => Transition::Stays(Why::NotInFlight),
-        },
-        Happening::LeaseExpired => {
-            let lapsed =
-                Outcome::Failed { class: Class::Retryable, retry_after: None, disable: false };
-            step(delivery, Happening::Finish(lapsed), policy, now, jitter)
+        Happening::Finish(_) | Happening::LeaseExpired | Happening::Release
+            if delivery.state != State::InFlight =>
+        {
+            Transition::Stays(Why::NotInFlight)
+        }
+        Happening::Finish(outcome) => finish(delivery, outcome, policy, now, jitter),
+        Happening::LeaseExpired => Transition::Moves(lapse(delivery, policy, now)),
+        Happening::Release => {
+            let untried = delivery.attempts == 0 && delivery.deferrals == 0;
+            let state = if untried { State::Pending } else { State::Retrying };
+            Transition::Moves(Next { due: Some(now), ..delivery.becomes(state) })
         }
         Happening::Sweep => match delivery.state {
             State::Pending | State::Retrying if is_expired(delivery, policy, now) => {
@@ -304,6 +304,24 @@ fn finish(
         hold_endpoint_until,
         ..failure
     })
+}
+
+/// Counts as a retryable failure, but waits no longer: it has waited for as long as the lease was.
+fn lapse(delivery: &Delivery, policy: &Policy, now: Timestamp) -> Next {
+    let attempts = delivery.attempts.saturating_add(1);
+    let failure = Next {
+        attempts,
+        class: Some(Class::Retryable),
+        counted: true,
+        ..delivery.becomes(State::Dead)
+    };
+    if is_exhausted(attempts, policy) {
+        Next { reason: Some(Reason::Exhausted), ..failure }
+    } else if is_expired(delivery, policy, now) {
+        Next { reason: Some(Reason::Expired), ..failure }
+    } else {
+        Next { state: State::Retrying, due: Some(now), ..failure }
+    }
 }
 
 fn is_exhausted(attempts: u32, policy: &Policy) -> bool {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{EndpointId, SourceId, TenantId};
+use crate::id::{EndpointId, HubId, SourceId, TenantId};
 use crate::pattern::Pattern;
 use crate::policy::{self, Preset};
 use crate::signing::Scheme;
@@ -90,6 +90,30 @@ pub enum Destination {
     Url(String),
     /// A program on the gateway's own machine, and its arguments.
     Command(Vec<String>),
+    /// An agent that dials out to the gateway and forwards what it is given.
+    Hub(HubId),
+    /// Nowhere: workers come and lease.
+    #[serde(with = "always")]
+    Pull,
+    /// A function of the program that the engine is part of, by the name it was registered under.
+    Handler(String),
+}
+
+/// A mark that is there or not: written as `true`, and read as nothing else.
+mod always {
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    pub(super) fn serialize<S: Serializer>(serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bool(true)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
+        if bool::deserialize(deserializer)? {
+            Ok(())
+        } else {
+            Err(de::Error::custom("can only be true"))
+        }
+    }
 }
 
 /// Without the path and the query: those of a chat's URL are a secret.
@@ -98,6 +122,9 @@ impl std::fmt::Debug for Destination {
         let url = match self {
             Self::Url(url) => url,
             Self::Command(words) => return f.debug_tuple("Command").field(words).finish(),
+            Self::Hub(id) => return f.debug_tuple("Hub").field(id).finish(),
+            Self::Pull => return f.write_str("Pull"),
+            Self::Handler(name) => return f.debug_tuple("Handler").field(name).finish(),
         };
         let host = url.find("://").map_or(0, |at| at + 3);
         let end = url[host..].find(['/', '?', '#']).map_or(url.len(), |at| host + at);
@@ -209,6 +236,22 @@ mod tests {
         ] {
             assert_eq!(format!("{:?}", Destination::Url(url.to_owned())), expected);
         }
+    }
+
+    #[test]
+    fn destinations_are_read_as_they_are_written() {
+        let hub = HubId::from_i64(7);
+        for (json, destination) in [
+            (r#"{"url":"https://example.com"}"#, Destination::Url("https://example.com".into())),
+            (r#"{"command":["/bin/true"]}"#, Destination::Command(vec!["/bin/true".into()])),
+            (r#"{"hub":"hub_0000000000007"}"#, Destination::Hub(hub)),
+            (r#"{"pull":true}"#, Destination::Pull),
+            (r#"{"handler":"mail"}"#, Destination::Handler("mail".into())),
+        ] {
+            assert_eq!(serde_json::from_str::<Destination>(json).expect(json), destination);
+            assert_eq!(serde_json::to_string(&destination).expect("writable"), json);
+        }
+        assert!(serde_json::from_str::<Destination>(r#"{"pull":false}"#).is_err());
     }
 
     #[test]

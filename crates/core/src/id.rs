@@ -96,6 +96,11 @@ id!(
     "src_"
 );
 id!(
+    /// An agent behind NAT.
+    HubId,
+    "hub_"
+);
+id!(
     /// A long piece of work, such as a replay.
     JobId,
     "job_"

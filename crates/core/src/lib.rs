@@ -3,7 +3,8 @@
 //! Reading order: what things are called ([`id`], [`time`], [`span`]), when to try again
 //! ([`policy`]), what became of a try ([`outcome`], [`retry_after`]), what that does to a delivery
 //! ([`delivery`]), where events come from and go ([`source`], [`endpoint`], [`pattern`]), how they are verified
-//! ([`verification`]) and how they are signed ([`signing`]).
+//! ([`verification`]) and how they are signed ([`signing`]), what a hub and its gateway say to each
+//! other ([`hub`]).
 
 pub mod id;
 pub mod time;
@@ -19,6 +20,7 @@ pub mod retry_after;
 pub mod delivery;
 
 pub mod endpoint;
+pub mod hub;
 pub mod pattern;
 pub mod source;
 
@@ -28,7 +30,7 @@ pub mod verification;
 
 pub use delivery::{Delivery, Happening, Reason, State, step};
 pub use endpoint::Endpoint;
-pub use id::{DeliveryId, EndpointId, EventId, JobId, KeyId, SourceId, TenantId};
+pub use id::{DeliveryId, EndpointId, EventId, HubId, JobId, KeyId, SourceId, TenantId};
 pub use outcome::{Class, Outcome};
 pub use policy::{Jitter, Policy};
 pub use source::Source;

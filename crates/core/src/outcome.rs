@@ -50,4 +50,8 @@ pub enum Sighting {
     Network,
     /// Nothing conclusive within the deadline.
     Timeout,
+    /// Whoever took it says that it is done.
+    Done,
+    /// Whoever took it says that it failed, and what that means. No policy says otherwise.
+    Told(Class),
 }

@@ -150,10 +150,8 @@ impl Policy {
 
     /// What a sighting means under this policy.
     pub fn classify(&self, sighting: Sighting, retry_after: Option<Duration>) -> Outcome {
-        if let Sighting::Status(200..=299) | Sighting::Exit(0) = sighting {
-            return Outcome::Delivered;
-        }
-        let (class, disable) = match self.rules.of(sighting) {
+        let Some(rule) = self.rules.of(sighting) else { return Outcome::Delivered };
+        let (class, disable) = match rule {
             Rule::Final => (Class::Final, false),
             Rule::FinalAndDisable => (Class::Final, true),
             Rule::RateLimited => (Class::RateLimited, false),
@@ -252,6 +250,17 @@ pub enum Rule {
     RateLimitedIfHinted,
 }
 
+/// What somebody said outright.
+impl From<Class> for Rule {
+    fn from(class: Class) -> Self {
+        match class {
+            Class::Final => Self::Final,
+            Class::Retryable => Self::Retryable,
+            Class::RateLimited => Self::RateLimited,
+        }
+    }
+}
+
 /// The classification table. The most specific entry wins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {
@@ -300,8 +309,11 @@ impl Rules {
         self
     }
 
-    fn of(&self, sighting: Sighting) -> Rule {
-        match sighting {
+    /// None for a success, which needs no rule.
+    fn of(&self, sighting: Sighting) -> Option<Rule> {
+        Some(match sighting {
+            Sighting::Status(200..=299) | Sighting::Exit(0) | Sighting::Done => return None,
+            Sighting::Told(class) => Rule::from(class),
             Sighting::Status(status) => self
                 .statuses
                 .iter()
@@ -315,7 +327,7 @@ impl Rules {
             Sighting::Exit(64..=78) => Rule::Final,
             Sighting::Exit(_) | Sighting::Network => self.network,
             Sighting::Timeout => self.timeout,
-        }
+        })
     }
 
     /// The table as the keys of API.md's `classify`, most specific first.

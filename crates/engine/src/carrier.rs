@@ -29,8 +29,19 @@ pub(crate) struct Report {
     /// A sentence for the operator, unless all went well.
     pub(crate) error: Option<String>,
     pub(crate) response: Option<Response>,
+    /// What whoever took it called its result.
+    pub(crate) result: Option<String>,
+}
+
+/// How a carrier comes back.
+#[derive(Debug)]
+pub(crate) enum Carried {
+    Reported(Report),
+    /// With the parcel in its hands: the way is closed, and nobody can say whether it arrived. It
+    /// counts for nothing.
+    Returned,
 }
 
 pub(crate) trait Carrier: Send + Sync + std::fmt::Debug + 'static {
-    fn carry(&self, parcel: Parcel) -> BoxFuture<'static, Report>;
+    fn carry(&self, parcel: Parcel) -> BoxFuture<'static, Carried>;
 }

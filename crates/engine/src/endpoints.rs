@@ -17,13 +17,14 @@ use postrider_store::audit::Audit;
 use postrider_store::record::{Attempt, Event, Settle};
 
 use crate::acting::Acting;
-use crate::carrier::Parcel;
+use crate::carrier::{Carried, Parcel};
 use crate::destination::Guard;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::failing::{self, Streak};
 use crate::notices::{Audience, Draft, NoticeKind};
-use crate::route::{Defaults, Judges, Route};
+use crate::route::{Defaults, Judges, Place, Route};
+use crate::scheduler::{Blocked, hub_of};
 use crate::settler::{self, Decision};
 use crate::shared::Shared;
 
@@ -113,8 +114,12 @@ pub(crate) fn compile(
     let everything = vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())];
     let lenient = Guard::new(everything);
     let judges = match check {
-        Check::Now => Judges { guard: &shared.guard, commands: Some(&shared.commands) },
-        Check::AtDial => Judges { guard: &lenient, commands: None },
+        Check::Now => Judges {
+            guard: &shared.guard,
+            commands: Some(&shared.commands),
+            hubs: Some(&shared.hubs),
+        },
+        Check::AtDial => Judges { guard: &lenient, commands: None, hubs: None },
     };
     Route::compile(endpoint, &shared.options.presets, judges, defaults, shared.clock.now())
 }
@@ -307,7 +312,10 @@ impl Engine {
             started_at,
         };
         let stopwatch = std::time::Instant::now();
-        let report = shared.carrier.carry(parcel).await;
+        let report = match carry_sample(shared, parcel).await? {
+            Carried::Reported(report) => report,
+            Carried::Returned => return Err(Error::Conflict(unreachable_now(&route.place).into())),
+        };
         let outcome = route.policy.classify(report.sighting, report.retry_after);
         Ok(Attempt {
             number: 1,
@@ -316,7 +324,11 @@ impl Engine {
             duration: stopwatch.elapsed(),
             status: match report.sighting {
                 Sighting::Status(status) => Some(status),
-                Sighting::Exit(_) | Sighting::Network | Sighting::Timeout => None,
+                Sighting::Exit(_)
+                | Sighting::Network
+                | Sighting::Timeout
+                | Sighting::Done
+                | Sighting::Told(_) => None,
             },
             class: match outcome {
                 Outcome::Delivered => None,
@@ -325,6 +337,47 @@ impl Engine {
             error: report.error,
             response: report.response,
         })
+    }
+}
+
+/// Carries a parcel that is in no queue. What a hub is given takes the hub's room until it has come
+/// back, whether or not somebody still waits for it.
+async fn carry_sample(shared: &Arc<Shared>, parcel: Parcel) -> Result<Carried, Error> {
+    let Some(hub) = hub_of(&parcel.route) else { return Ok(shared.carrier.carry(parcel).await) };
+    let entered = shared.scheduler.lock().enter_hub(hub);
+    match entered {
+        Ok(()) => {}
+        Err(Blocked::Offline) => return Ok(Carried::Returned),
+        Err(
+            Blocked::Busy
+            | Blocked::Crowded
+            | Blocked::Stopped
+            | Blocked::Hold(_)
+            | Blocked::RateLimit(_)
+            | Blocked::Breaker(_),
+        ) => {
+            let full = "the endpoint's hub has as much as it can hold; try again later";
+            return Err(Error::Conflict(full.into()));
+        }
+    }
+    let (carrying, shared) = (shared.carrier.carry(parcel), Arc::clone(shared));
+    let carried = shared.runtime.clone().spawn(async move {
+        let carried = carrying.await;
+        let now = shared.clock.now();
+        shared.scheduler.lock().leave_hub(hub, now);
+        shared.pump();
+        carried
+    });
+    // It does not end otherwise than well, but for the end of everything.
+    Ok(carried.await.unwrap_or(Carried::Returned))
+}
+
+/// Why a test came back with nothing to say.
+const fn unreachable_now(place: &Place) -> &'static str {
+    match place {
+        Place::Hub(_) => "the endpoint's hub is not connected",
+        Place::Pull => "workers come for what this endpoint has: there is nowhere to send a test",
+        Place::Url(_) | Place::Command(_) | Place::Handler(_) => "the endpoint cannot be reached",
     }
 }
 
@@ -422,6 +475,7 @@ pub(crate) async fn disable(shared: Arc<Shared>, disable: Disable) {
                 kind: NoticeKind::EndpointDisabled,
                 endpoint: Some(id),
                 source: None,
+                hub: None,
                 delivery: None,
                 detail: Some(reason),
                 audience,
@@ -443,6 +497,7 @@ pub(crate) async fn cancel_unfinished(shared: Arc<Shared>, id: EndpointId) {
         let settled = shared.settled.notified();
         match cancel_pass(&shared, id).await {
             Ok(Pass::Done) => break,
+            Ok(Pass::Overtaken) => {}
             Ok(Pass::InFlight) => settled.await,
             Err(error) => {
                 tracing::warn!(endpoint = %id, %error, "could not cancel what is unfinished, trying again");
@@ -456,12 +511,14 @@ pub(crate) async fn cancel_unfinished(shared: Arc<Shared>, id: EndpointId) {
 
 enum Pass {
     Done,
+    /// Some changed before they could be cancelled: a worker got hold of them, or let go.
+    Overtaken,
     InFlight,
 }
 
 async fn cancel_pass(shared: &Arc<Shared>, id: EndpointId) -> Result<Pass, Error> {
     let mut after = DeliveryId::from_i64(0);
-    let mut in_flight = false;
+    let (mut in_flight, mut overtaken) = (false, false);
     loop {
         let unfinished = shared.store.unfinished(id, after, None, CANCEL_BATCH).await?;
         let Some(last) = unfinished.last() else { break };
@@ -489,12 +546,18 @@ async fn cancel_pass(shared: &Arc<Shared>, id: EndpointId) -> Result<Pass, Error
                     next,
                     at: now,
                     attempt: None,
+                    lease: None,
+                    result: None,
                 },
             });
         }
-        settler::apply(shared, decisions, None).await?;
+        overtaken |= settler::apply(shared, decisions, None).await?.contains(&false);
     }
-    Ok(if in_flight { Pass::InFlight } else { Pass::Done })
+    Ok(match (overtaken, in_flight) {
+        (true, _) => Pass::Overtaken,
+        (false, true) => Pass::InFlight,
+        (false, false) => Pass::Done,
+    })
 }
 
 /// Whether an endpoint's age limit has to be swept for, and from when on.

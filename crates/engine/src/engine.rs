@@ -24,12 +24,18 @@ use crate::accept::{self, Accepted, Submission};
 use crate::breaker::BreakerOptions;
 use crate::carriers::Carriers;
 use crate::carriers::command::{Allowed, CommandCarrier};
+use crate::carriers::handler::HandlerCarrier;
 use crate::carriers::http::HttpCarrier;
+use crate::carriers::hub::HubCarrier;
+use crate::carriers::letter::Stationery;
 use crate::destination::{BadNameServers, Guard, HostPattern, NameServers, Rules};
+use crate::embedded::Handlers;
 use crate::endpoints::Check;
 use crate::error::Error;
 use crate::failing::{self, Failing};
 use crate::http_client::{Client, ClientOptions, EgressProxy};
+use crate::hubs::Hubs;
+use crate::leases::Leasing;
 use crate::notices::{Audience, Draft, NoticeKind, Notices};
 use crate::operator::Operators;
 use crate::ports::{Clock, Entropy};
@@ -38,7 +44,7 @@ use crate::scheduler::{EndpointHealth, Scheduler};
 use crate::settler::Settler;
 use crate::shared::{self, PAGES_AT_ONCE, Shared};
 use crate::via::Instance;
-use crate::{endpoints, housekeeping, jobs, operator, settler};
+use crate::{endpoints, housekeeping, jobs, leases, operator, settler};
 
 /// How the engine is set up.
 #[derive(Debug, Clone)]
@@ -56,6 +62,8 @@ pub struct Options {
     pub dns_servers: Vec<SocketAddr>,
     /// Programs that endpoints may run, by their whole path.
     pub allowed_commands: Vec<PathBuf>,
+    /// Functions of this program that endpoints may call.
+    pub handlers: Handlers,
     /// What every push goes through, if anything.
     pub egress_proxy: Option<EgressProxy>,
     /// In flight over all endpoints.
@@ -99,6 +107,7 @@ impl Default for Options {
             denied_ports: Vec::new(),
             dns_servers: Vec::new(),
             allowed_commands: Vec::new(),
+            handlers: Handlers::default(),
             egress_proxy: None,
             max_in_flight: 1_024,
             default_endpoint_in_flight: 128,
@@ -170,14 +179,20 @@ impl Engine {
         let mut candidate = [0; 16];
         candidate.copy_from_slice(&entropy.secret_bytes()[..16]);
         let instance = Instance::new(store.instance(candidate).await?);
+        let stationery = Stationery::new(user_agent, instance.clone());
+        let hubs = Arc::new(Hubs::of(store.hubs().await?));
         let shared = Arc::new(Shared {
             scheduler: Mutex::new(Scheduler::new(options.max_in_flight, options.breaker)),
             ids: Mutex::new(Sequence::after(store.highest_id().await?)),
             notices: Notices::starting_at(u64::try_from(now.as_millis()).unwrap_or(0) << 10),
             carrier: Arc::new(Carriers {
-                http: HttpCarrier::new(client, user_agent, instance.clone()),
+                http: HttpCarrier::new(client, stationery.clone()),
                 command: CommandCarrier::new(commands.clone()),
+                hub: HubCarrier::new(Arc::clone(&hubs), stationery, Arc::clone(&clock)),
+                handler: HandlerCarrier::new(options.handlers.clone()),
             }),
+            hubs,
+            leasing: Leasing::default(),
             commands,
             instance,
             routes: ArcSwap::from_pointee(Routes::default()),
@@ -200,6 +215,7 @@ impl Engine {
         shared.runtime.spawn(settler::run(Arc::clone(&shared), verdicts));
         shared.runtime.spawn(operator::run(Arc::clone(&shared), told));
         shared.runtime.spawn(shared::drive(Arc::clone(&shared)));
+        shared.runtime.spawn(leases::watch(Arc::clone(&shared)));
         shared.runtime.spawn(housekeeping::run(Arc::clone(&shared)));
         for job in shared.store.open_jobs().await? {
             shared.runtime.spawn(jobs::run(Arc::clone(&shared), job));
@@ -232,6 +248,7 @@ impl Engine {
             kind: NoticeKind::SignatureFailed,
             endpoint: None,
             source: Some(source),
+            hub: None,
             delivery: None,
             detail: Some(detail),
             audience: Audience::Everyone,
@@ -294,6 +311,7 @@ impl Engine {
             Either::Left(_) => 0,
             Either::Right(_) => shared.scheduler.lock().in_flight(),
         };
+        shared.hubs.stop();
         shared.store.close().await;
         Drained { abandoned }
     }

@@ -81,6 +81,8 @@ async fn expire(shared: &Arc<Shared>, route: &Route) -> Result<(), Error> {
                     next,
                     at: now,
                     attempt: None,
+                    lease: None,
+                    result: None,
                 },
             });
         }

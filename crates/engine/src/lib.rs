@@ -14,6 +14,7 @@ mod acting;
 
 mod route;
 
+pub mod embedded;
 pub mod filter;
 
 mod scheduler;
@@ -43,7 +44,9 @@ mod operate;
 mod endpoints;
 mod failing;
 mod housekeeping;
+mod hubs;
 mod jobs;
+mod leases;
 
 pub use accept::{Accepted, Submission};
 pub use acting::Acting;
@@ -51,6 +54,8 @@ pub use breaker::{BreakerOptions, BreakerState};
 pub use endpoints::{EndpointAction, Private};
 pub use engine::{Drained, Engine, Options, Retention, StartError};
 pub use error::Error;
+pub use hubs::{Ending, HubConnection, HubView, Link, OutOfTurn};
+pub use leases::{Lease, LeaseToken, LeaseWish, MAX_LEASES, Nack, NoLease};
 pub use operate::facts;
 pub use operate::{PlannedAttempt, WaitReason, WaitingOn};
 pub use scheduler::EndpointHealth;

@@ -54,6 +54,7 @@ struct Told {
     endpoint_id: Option<String>,
     endpoint_name: Option<String>,
     source_id: Option<String>,
+    hub_id: Option<String>,
     attempts: Option<u32>,
     reason: Option<String>,
     last_error: Option<String>,
@@ -109,6 +110,10 @@ impl Told {
             line.say(": source ");
             line.plain(id, MAX_ID_CHARS);
         }
+        if let Some(id) = &self.hub_id {
+            line.say(": hub ");
+            line.plain(id, MAX_ID_CHARS);
+        }
         match self.attempts {
             Some(1) => line.say(", 1 attempt"),
             Some(attempts) => line.say(&format!(", {attempts} attempts")),
@@ -136,6 +141,8 @@ const fn title(kind: NoticeKind) -> &'static str {
         NoticeKind::BreakerOpened => "Endpoint keeps failing, sending stopped",
         NoticeKind::BreakerClosed => "Endpoint answers again",
         NoticeKind::SignatureFailed => "Signature refused",
+        NoticeKind::HubConnected => "Hub connected",
+        NoticeKind::HubDisconnected => "Hub disconnected",
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use postrider_core::delivery::Reason;
 use postrider_core::pattern::{RESERVED_PREFIX, is_reserved};
-use postrider_core::{DeliveryId, EndpointId, EventId, SourceId, TenantId, Timestamp};
+use postrider_core::{DeliveryId, EndpointId, EventId, HubId, SourceId, TenantId, Timestamp};
 use serde::Serialize;
 use tokio::sync::broadcast;
 
@@ -30,10 +30,12 @@ pub enum NoticeKind {
     BreakerOpened,
     BreakerClosed,
     SignatureFailed,
+    HubConnected,
+    HubDisconnected,
 }
 
 impl NoticeKind {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Delivered,
         Self::RetryScheduled,
         Self::Failed,
@@ -43,6 +45,8 @@ impl NoticeKind {
         Self::BreakerOpened,
         Self::BreakerClosed,
         Self::SignatureFailed,
+        Self::HubConnected,
+        Self::HubDisconnected,
     ];
 
     /// The type of the event that tells it to operators.
@@ -61,6 +65,8 @@ impl NoticeKind {
             Self::BreakerOpened => "endpoint.breaker_opened",
             Self::BreakerClosed => "endpoint.breaker_closed",
             Self::SignatureFailed => "source.signature_failed",
+            Self::HubConnected => "hub.connected",
+            Self::HubDisconnected => "hub.disconnected",
         }
     }
 }
@@ -73,6 +79,7 @@ pub struct Notice {
     pub kind: NoticeKind,
     pub endpoint: Option<EndpointId>,
     pub source: Option<SourceId>,
+    pub hub: Option<HubId>,
     pub delivery: Option<DeliveryNotice>,
     pub detail: Option<String>,
 }
@@ -104,6 +111,8 @@ pub struct View<'a> {
     endpoint_name: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     source_id: Option<SourceId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hub_id: Option<HubId>,
     #[serde(flatten)]
     delivery: Option<DeliveryView<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -139,6 +148,7 @@ impl Notice {
             endpoint_id: self.about(),
             endpoint_name,
             source_id: self.source,
+            hub_id: self.hub,
             delivery: self.delivery.as_ref().map(|delivery| DeliveryView {
                 delivery_id: delivery.delivery_id,
                 event_id: delivery.event_id,
@@ -194,11 +204,12 @@ impl Notices {
     ) {
         let mut retained = self.retained.lock();
         for draft in drafts {
-            let Draft { at, tenant, kind, endpoint, source, delivery, detail, audience } = draft;
+            let Draft { at, tenant, kind, endpoint, source, hub, delivery, detail, audience } =
+                draft;
             let id = retained.next_id;
             retained.next_id += 1;
             let notice =
-                Arc::new(Notice { id, at, tenant, kind, endpoint, source, delivery, detail });
+                Arc::new(Notice { id, at, tenant, kind, endpoint, source, hub, delivery, detail });
             if retained.notices.len() == RETAINED {
                 retained.notices.pop_front();
             }
@@ -234,6 +245,7 @@ pub(crate) struct Draft {
     pub(crate) kind: NoticeKind,
     pub(crate) endpoint: Option<EndpointId>,
     pub(crate) source: Option<SourceId>,
+    pub(crate) hub: Option<HubId>,
     pub(crate) delivery: Option<DeliveryNotice>,
     pub(crate) detail: Option<String>,
     pub(crate) audience: Audience,
@@ -250,6 +262,7 @@ mod tests {
             kind,
             endpoint: None,
             source: None,
+            hub: None,
             delivery: None,
             detail: None,
             audience: Audience::Everyone,

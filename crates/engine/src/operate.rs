@@ -48,6 +48,10 @@ pub enum WaitReason {
     RateLimit,
     Breaker,
     RetryAfter,
+    /// The hub that would take it is not connected.
+    HubOffline,
+    /// A worker has it.
+    Leased,
     Capacity,
 }
 
@@ -62,6 +66,8 @@ impl WaitReason {
             Self::RateLimit => "rate_limit",
             Self::Breaker => "breaker",
             Self::RetryAfter => "retry_after",
+            Self::HubOffline => "hub_offline",
+            Self::Leased => "leased",
             Self::Capacity => "capacity",
         }
     }
@@ -211,6 +217,9 @@ impl Engine {
             return Ok(None);
         }
         let on = |reason, until| Some(WaitingOn { reason, until, behind: None });
+        if record.state == State::InFlight {
+            return Ok(on(WaitReason::Leased, record.due));
+        }
         let state = shared.routes.load().get(record.endpoint).map(|route| route.endpoint.state);
         match state {
             Some(EndpointState::Paused) => return Ok(on(WaitReason::Paused, None)),
@@ -237,6 +246,7 @@ impl Engine {
             Some(Blocked::Hold(until)) => on(WaitReason::RetryAfter, Some(until)),
             Some(Blocked::Breaker(until)) => on(WaitReason::Breaker, until),
             Some(Blocked::RateLimit(until)) => on(WaitReason::RateLimit, Some(until)),
+            Some(Blocked::Offline) => on(WaitReason::HubOffline, None),
             Some(Blocked::Busy | Blocked::Crowded | Blocked::Stopped) | None => {
                 on(WaitReason::Capacity, None)
             }
@@ -288,6 +298,8 @@ impl Engine {
                         next,
                         at: now,
                         attempt: None,
+                        lease: None,
+                        result: None,
                     },
                 };
                 let action = match happening {
@@ -296,6 +308,7 @@ impl Engine {
                     | Happening::Start
                     | Happening::Finish(_)
                     | Happening::LeaseExpired
+                    | Happening::Release
                     | Happening::Sweep => "delivery.retry",
                 };
                 let audit = acting.audit(now, action, record.id, None);

@@ -302,6 +302,7 @@ mod tests {
             kind: NoticeKind::Dead,
             endpoint: None,
             source: None,
+            hub: None,
             delivery: None,
             detail: None,
         });

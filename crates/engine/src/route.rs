@@ -10,13 +10,14 @@ use postrider_core::endpoint::{Destination as Target, EndpointState};
 use postrider_core::pattern::{Pattern, is_reserved};
 use postrider_core::policy::Presets;
 use postrider_core::signing::{Secret, Signer};
-use postrider_core::{Endpoint, EndpointId, Policy, TenantId, Timestamp};
+use postrider_core::{Endpoint, EndpointId, HubId, Policy, TenantId, Timestamp};
 
 use crate::carriers::command::Allowed;
 use crate::destination::{Destination, Guard};
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::http_client::{EndpointTls, TlsPem};
+use crate::hubs::Hubs;
 use crate::notices::NoticeKind;
 
 /// An endpoint, ready to be used.
@@ -41,6 +42,10 @@ pub(crate) struct Route {
 pub(crate) enum Place {
     Url(Arc<Destination>),
     Command(Arc<[String]>),
+    Hub(HubId),
+    Handler(Arc<str>),
+    /// Nowhere: workers come and lease.
+    Pull,
 }
 
 /// Who says where an endpoint may send.
@@ -49,6 +54,8 @@ pub(crate) struct Judges<'a> {
     pub(crate) guard: &'a Guard,
     /// None: a command is judged when it is run.
     pub(crate) commands: Option<&'a Allowed>,
+    /// None: whether there is such a hub is seen when it connects.
+    pub(crate) hubs: Option<&'a Hubs>,
 }
 
 /// What an endpoint gets that says nothing of its own.
@@ -79,22 +86,21 @@ impl Route {
                 Place::Url(Arc::new(destination))
             }
             Target::Command(words) => {
-                let only_for_urls = [
-                    ("headers", spec.headers.is_empty()),
-                    ("format", spec.format.is_none()),
-                    ("tls", endpoint.tls.is_none()),
-                ];
-                for (field, absent) in only_for_urls {
-                    if !absent {
-                        return Err(Error::invalid(field, "is for endpoints with a url"));
-                    }
-                }
                 if let Some(allowed) = judges.commands {
                     allowed.check(words)?;
                 }
                 Place::Command(words.as_slice().into())
             }
+            Target::Hub(id) => {
+                if let Some(hubs) = judges.hubs {
+                    hubs.check(endpoint.tenant, *id)?;
+                }
+                Place::Hub(*id)
+            }
+            Target::Pull => Place::Pull,
+            Target::Handler(name) => Place::Handler(name.as_str().into()),
         };
+        check_fields(&endpoint, &place)?;
         let tls = endpoint
             .tls
             .as_ref()
@@ -153,6 +159,25 @@ impl Route {
     /// When a secret lapses and the route has to be compiled anew.
     pub(crate) fn stale_at(&self) -> Option<Timestamp> {
         self.endpoint.secrets.iter().filter_map(|secret| secret.expires_at).min()
+    }
+}
+
+/// Refuses what means nothing to an endpoint of this kind.
+fn check_fields(endpoint: &Endpoint, place: &Place) -> Result<(), Error> {
+    let spec = &endpoint.spec;
+    let (posted, dialled) = match place {
+        Place::Url(_) => (true, true),
+        Place::Hub(_) => (true, false),
+        Place::Command(_) | Place::Handler(_) | Place::Pull => (false, false),
+    };
+    let fields = [
+        ("headers", spec.headers.is_empty() || posted, "with a url or a hub"),
+        ("format", spec.format.is_none() || posted, "with a url or a hub"),
+        ("tls", endpoint.tls.is_none() || dialled, "with a url"),
+    ];
+    match fields.into_iter().find(|(_, fits, _)| !fits) {
+        Some((field, _, whose)) => Err(Error::invalid(field, format!("is for endpoints {whose}"))),
+        None => Ok(()),
     }
 }
 

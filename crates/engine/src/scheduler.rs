@@ -3,18 +3,25 @@
 //! Each endpoint has a bounded window of deliveries in memory; the rest stays in the store and is
 //! paged in when its turn comes. Endpoints take turns; within one the oldest event goes first. A
 //! delivery keeps its slot until what became of it is on disk, so that the number in flight is also
-//! the most that a crash can repeat.
+//! the most that a crash can repeat. Endpoints whose deliveries are fetched have a [`Desk`] instead.
+
+mod desk;
+mod slots;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use postrider_core::{DeliveryId, EndpointId, EventId, State, Timestamp};
+use postrider_core::{DeliveryId, EndpointId, EventId, HubId, State, Timestamp};
 use postrider_store::journal::Paged;
 use postrider_store::record::Waiting;
 
 use crate::breaker::{Breaker, BreakerOptions, BreakerState, Change};
 use crate::bucket::Bucket;
-use crate::route::{Route, sends};
+use crate::route::{Place, Route, sends};
+
+use desk::Desk;
+pub(crate) use desk::{Allowance, Queueing};
+use slots::HubSlots;
 
 /// Deliveries of one endpoint kept in memory.
 pub(crate) const WINDOW: usize = 1_024;
@@ -31,6 +38,9 @@ const IN_FLIGHT_BYTES: usize = 16 << 20;
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     queues: HashMap<EndpointId, Queue>,
+    /// The endpoints that have no queue because workers come for their deliveries.
+    desks: HashMap<EndpointId, Desk>,
+    hubs: HubSlots,
     /// Endpoints that may have something to send, in the order of their turns.
     turns: VecDeque<EndpointId>,
     /// Endpoints to look at again at a certain time.
@@ -50,6 +60,8 @@ pub(crate) struct Scheduler {
 #[derive(Debug)]
 struct Queue {
     route: Arc<Route>,
+    /// What forwards to it, if it is not reached directly.
+    hub: Option<HubId>,
     /// Not sent to until its route is put again.
     suspended: bool,
     /// Due deliveries, oldest event first.
@@ -78,6 +90,8 @@ struct Flight {
     bytes: usize,
     /// It is stored as `retrying`, not as `pending`.
     retry: bool,
+    /// The hub that has it, wherever its endpoint's next ones go.
+    hub: Option<HubId>,
 }
 
 /// Why an endpoint is not sent to right now, and until when if that is known.
@@ -91,6 +105,8 @@ pub(crate) enum Blocked {
     Busy,
     /// All global slots are taken.
     Crowded,
+    /// Its hub is away.
+    Offline,
 }
 
 /// What happened to an event's deliveries between their being stored and being offered.
@@ -139,6 +155,8 @@ impl Scheduler {
     pub(crate) fn new(max_in_flight: usize, breaker: BreakerOptions) -> Self {
         Self {
             queues: HashMap::new(),
+            desks: HashMap::new(),
+            hubs: HubSlots::default(),
             turns: VecDeque::new(),
             alarms: BTreeSet::new(),
             hungry: BTreeSet::new(),
@@ -155,26 +173,52 @@ impl Scheduler {
     pub(crate) fn put_route(&mut self, route: &Arc<Route>, now: Timestamp) {
         let id = route.id();
         let limit = route.endpoint.spec.rate_limit;
+        let full = || limit.map(|limit| Bucket::full(limit, now));
+        if matches!(route.place, Place::Pull) {
+            self.put_desk(route, full);
+            return;
+        }
+        let away = self.desks.remove(&id).map(|desk| {
+            desk.ring();
+            desk.away
+        });
         if let Some(queue) = self.queues.get_mut(&id) {
             if queue.route.endpoint.spec.rate_limit != limit {
-                queue.bucket = limit.map(|limit| Bucket::full(limit, now));
+                queue.bucket = full();
             }
             queue.route = Arc::clone(route);
             queue.suspended = false;
+            let hub = hub_of(route);
+            if queue.hub != hub {
+                // What is in flight goes on the old way, and comes back from there.
+                if let Some(old) = std::mem::replace(&mut queue.hub, hub) {
+                    self.hubs.remove(old, id);
+                }
+                if let Some(new) = hub {
+                    self.hubs.add(new, id);
+                }
+            }
         } else {
+            let hub = hub_of(route);
+            if let Some(hub) = hub {
+                self.hubs.add(hub, id);
+            }
+            // These are on their way since it was sent to the last time.
+            let in_flight = away.unwrap_or_default();
             let queue = Queue {
                 route: Arc::clone(route),
+                hub,
                 suspended: false,
                 window: BTreeMap::new(),
                 window_bytes: 0,
-                in_flight: HashMap::new(),
-                in_flight_bytes: 0,
+                in_flight_bytes: in_flight.values().map(|flight| flight.bytes).sum(),
+                in_flight,
                 reserved: HashSet::new(),
                 spilled: true,
                 next_due: None,
                 page: None,
                 hold_until: None,
-                bucket: limit.map(|limit| Bucket::full(limit, now)),
+                bucket: full(),
                 breaker: Breaker::new(self.breaker),
                 alarm: None,
                 in_turns: false,
@@ -184,23 +228,115 @@ impl Scheduler {
         self.look_at(id, now);
     }
 
+    fn put_desk(&mut self, route: &Arc<Route>, full: impl FnOnce() -> Option<Bucket>) {
+        let id = route.id();
+        let limit = route.endpoint.spec.rate_limit;
+        if let Some(desk) = self.desks.get_mut(&id) {
+            if desk.route.endpoint.spec.rate_limit != limit {
+                desk.bucket = full();
+            }
+            desk.route = Arc::clone(route);
+            desk.suspended = false;
+            desk.ring();
+            return;
+        }
+        let mut desk = Desk::new(Arc::clone(route), full());
+        if let Some(queue) = self.forget_queue(id) {
+            desk.away = queue.in_flight;
+        }
+        self.desks.insert(id, desk);
+    }
+
+    /// Takes a queue out. What it has in flight is still counted.
+    fn forget_queue(&mut self, id: EndpointId) -> Option<Queue> {
+        let queue = self.queues.remove(&id)?;
+        if let Some(hub) = queue.hub {
+            self.hubs.remove(hub, id);
+        }
+        if let Some(at) = queue.alarm {
+            self.alarms.remove(&(at, id));
+        }
+        self.hungry.remove(&id);
+        self.turns.retain(|turn| *turn != id);
+        Some(queue)
+    }
+
+    /// Where the workers of an endpoint stand; none for one that is sent to.
+    pub(crate) fn queueing(&self, id: EndpointId) -> Option<Arc<Queueing>> {
+        self.desks.get(&id).map(Desk::queueing)
+    }
+
+    /// What a worker may have of an endpoint now.
+    pub(crate) fn allow(
+        &mut self,
+        id: EndpointId,
+        wanted: usize,
+        now: Timestamp,
+    ) -> Result<Allowance, Blocked> {
+        if self.stopped {
+            return Err(Blocked::Stopped);
+        }
+        self.desks.get_mut(&id).ok_or(Blocked::Stopped)?.allow(wanted, now)
+    }
+
+    /// Takes back what a worker was allowed and did not get.
+    pub(crate) fn disallow(&mut self, id: EndpointId, count: usize) {
+        if let Some(desk) = self.desks.get_mut(&id) {
+            desk.give_back(count);
+        }
+    }
+
+    /// How many a hub can take at once; none while it is away.
+    pub(crate) fn set_hub(&mut self, hub: HubId, capacity: Option<usize>, now: Timestamp) {
+        for endpoint in self.hubs.set_capacity(hub, capacity) {
+            self.look_at(endpoint, now);
+        }
+    }
+
+    pub(crate) fn hub_in_flight(&self, hub: HubId) -> usize {
+        self.hubs.in_flight(hub)
+    }
+
+    /// Takes a hub's slot for something that is in no queue.
+    pub(crate) fn enter_hub(&mut self, hub: HubId) -> Result<(), Blocked> {
+        if let Some(blocked) = self.hubs.obstacle(hub) {
+            return Err(blocked);
+        }
+        self.hubs.take(hub);
+        Ok(())
+    }
+
+    /// Gives a hub's slot back to those who waited for it.
+    pub(crate) fn leave_hub(&mut self, hub: HubId, now: Timestamp) {
+        for endpoint in self.hubs.give_back(hub) {
+            self.look_at(endpoint, now);
+        }
+    }
+
     /// Sends nothing more to an endpoint until its route is put again: it is about to be disabled,
     /// and what waits must not be refused meanwhile.
     pub(crate) fn suspend(&mut self, id: EndpointId) {
         if let Some(queue) = self.queues.get_mut(&id) {
             queue.suspended = true;
         }
+        if let Some(desk) = self.desks.get_mut(&id) {
+            desk.suspended = true;
+        }
     }
 
     /// Forgets an endpoint. What it has in flight ends as usual.
     pub(crate) fn remove_route(&mut self, id: EndpointId) {
-        if let Some(queue) = self.queues.remove(&id) {
-            self.in_flight -= queue.in_flight.len();
-            if let Some(at) = queue.alarm {
-                self.alarms.remove(&(at, id));
-            }
-            self.hungry.remove(&id);
-            self.turns.retain(|turn| *turn != id);
+        let mut forgotten = HashMap::new();
+        if let Some(queue) = self.forget_queue(id) {
+            forgotten = queue.in_flight;
+        }
+        if let Some(desk) = self.desks.remove(&id) {
+            desk.ring();
+            forgotten = desk.away;
+        }
+        self.in_flight -= forgotten.len();
+        for hub in forgotten.values().filter_map(|flight| flight.hub) {
+            self.leave_hub(hub, self.rung_at);
         }
     }
 
@@ -220,7 +356,7 @@ impl Scheduler {
     /// endpoint that is not known.
     pub(crate) fn offer(&mut self, waiting: Waiting, now: Timestamp) -> bool {
         let id = waiting.endpoint;
-        let Some(queue) = self.queues.get_mut(&id) else { return false };
+        let Some(queue) = self.queues.get_mut(&id) else { return self.ring_desk(id) };
         if queue.reserved.contains(&waiting.id) {
             queue.spilled = true;
         } else if queue.holds(waiting.id, waiting.event.id) {
@@ -242,13 +378,19 @@ impl Scheduler {
         due: Option<Timestamp>,
         now: Timestamp,
     ) -> bool {
-        let Some(queue) = self.queues.get_mut(&id) else { return false };
+        let Some(queue) = self.queues.get_mut(&id) else { return self.ring_desk(id) };
         match due {
             Some(due) => queue.next_due = Some(queue.next_due.map_or(due, |known| known.min(due))),
             None => queue.spilled = true,
         }
         self.look_at(id, now);
         true
+    }
+
+    /// Calls those who wait at a desk: there may be something. False if there is no such desk.
+    fn ring_desk(&self, id: EndpointId) -> bool {
+        let desk = self.desks.get(&id);
+        desk.inspect(|desk| desk.ring()).is_some()
     }
 
     /// The next delivery to send, with a slot taken for it.
@@ -265,11 +407,15 @@ impl Scheduler {
                 self.look_at(id, now);
                 continue;
             }
-            match queue.may_send(now, crowded) {
+            let forwarding = queue.hub.and_then(|hub| self.hubs.obstacle(hub));
+            match queue.may_send(now, crowded, forwarding) {
                 Ok(()) => {
                     let sent =
                         queue.take_oldest().map(|waiting| (Arc::clone(&queue.route), waiting));
                     self.in_flight += 1;
+                    if let Some(hub) = queue.hub {
+                        self.hubs.take(hub);
+                    }
                     self.look_at(id, now);
                     return sent;
                 }
@@ -284,17 +430,24 @@ impl Scheduler {
                 ) => {
                     self.set_alarm(id, until);
                 }
+                Err(Blocked::Busy) if forwarding == Some(Blocked::Busy) => {
+                    if let Some(hub) = queue.hub {
+                        self.hubs.turn_away(hub, id);
+                    }
+                }
                 // What ends, resumes or changes will look at it again.
-                Err(Blocked::Stopped | Blocked::Busy | Blocked::Breaker(None)) => {}
+                Err(
+                    Blocked::Stopped | Blocked::Busy | Blocked::Breaker(None) | Blocked::Offline,
+                ) => {}
             }
         }
         None
     }
 
-    /// Gives back a slot that was taken for a delivery which turned out not to be due: the clock was
-    /// set back. The store knows whether it waits for a time at all.
+    /// Gives back a slot that was taken for a delivery which came back untried, or turned out not to
+    /// be due because the clock was set back. The store knows whether it waits for a time at all.
     pub(crate) fn put_back(&mut self, id: EndpointId, delivery: DeliveryId, now: Timestamp) {
-        if self.release(id, delivery)
+        if self.release(id, delivery, now)
             && let Some(bucket) = self.queues.get_mut(&id).and_then(|queue| queue.bucket.as_mut())
         {
             bucket.give_back();
@@ -304,7 +457,15 @@ impl Scheduler {
 
     /// Frees the slot of a delivery whose end, or next attempt, is on disk.
     pub(crate) fn finish(&mut self, finish: Finish, now: Timestamp) -> Option<Change> {
-        self.release(finish.endpoint, finish.delivery);
+        self.release(finish.endpoint, finish.delivery, now);
+        if let Some(desk) = self.desks.get_mut(&finish.endpoint) {
+            if let Some(until) = finish.hold_until {
+                desk.hold_until = Some(desk.hold_until.map_or(until, |known| known.max(until)));
+            }
+            // There is one to be had again, or a hand free for another.
+            desk.ring();
+            return None;
+        }
         let queue = self.queues.get_mut(&finish.endpoint)?;
         if let Some(until) = finish.hold_until {
             queue.hold_until = Some(queue.hold_until.map_or(until, |known| known.max(until)));
@@ -323,7 +484,10 @@ impl Scheduler {
 
     /// Takes a delivery out of scheduling while an operator changes it. False if it is in flight.
     pub(crate) fn reserve(&mut self, id: EndpointId, delivery: DeliveryId, event: EventId) -> bool {
-        let Some(queue) = self.queues.get_mut(&id) else { return true };
+        let Some(queue) = self.queues.get_mut(&id) else {
+            // What waits at a desk is in nobody's memory; its fence tells two who change it apart.
+            return !self.is_in_flight(id, delivery);
+        };
         if queue.in_flight.contains_key(&delivery) {
             return false;
         }
@@ -423,9 +587,16 @@ impl Scheduler {
         !self.hungry.is_empty()
     }
 
-    /// Starts nothing more.
+    /// Starts nothing more, and sends away who waits.
     pub(crate) fn stop(&mut self) {
         self.stopped = true;
+        for desk in self.desks.values() {
+            desk.ring();
+        }
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped
     }
 
     pub(crate) fn in_flight(&self) -> usize {
@@ -439,9 +610,19 @@ impl Scheduler {
 
     pub(crate) fn is_in_flight(&self, id: EndpointId, delivery: DeliveryId) -> bool {
         self.queues.get(&id).is_some_and(|queue| queue.in_flight.contains_key(&delivery))
+            || self.desks.get(&id).is_some_and(|desk| desk.away.contains_key(&delivery))
     }
 
     pub(crate) fn health(&self, id: EndpointId) -> Option<EndpointHealth> {
+        if let Some(desk) = self.desks.get(&id) {
+            return Some(EndpointHealth {
+                in_flight: desk.away.len(),
+                in_flight_retries: desk.away.values().filter(|flight| flight.retry).count(),
+                window: 0,
+                breaker: BreakerState::Closed,
+                hold_until: desk.hold_until,
+            });
+        }
         self.queues.get(&id).map(|queue| EndpointHealth {
             in_flight: queue.in_flight.len(),
             in_flight_retries: queue.in_flight.values().filter(|flight| flight.retry).count(),
@@ -453,21 +634,37 @@ impl Scheduler {
 
     /// Why a ready delivery of this endpoint has not gone.
     pub(crate) fn blocked(&self, id: EndpointId, now: Timestamp) -> Option<Blocked> {
+        let limited = |bucket: &Option<Bucket>| {
+            let mut bucket = bucket.clone()?;
+            bucket.take(now).err().map(Blocked::RateLimit)
+        };
+        if let Some(desk) = self.desks.get(&id) {
+            return desk.obstacle(now).or_else(|| limited(&desk.bucket));
+        }
         let queue = self.queues.get(&id)?;
         let crowded = self.in_flight >= self.max_in_flight;
-        queue.obstacle(now, crowded).or_else(|| {
-            let mut bucket = queue.bucket.clone()?;
-            bucket.take(now).err().map(Blocked::RateLimit)
-        })
+        let forwarding = queue.hub.and_then(|hub| self.hubs.obstacle(hub));
+        queue.obstacle(now, crowded, forwarding).or_else(|| limited(&queue.bucket))
     }
 
-    fn release(&mut self, id: EndpointId, delivery: DeliveryId) -> bool {
-        let Some(queue) = self.queues.get_mut(&id) else { return false };
-        let Some(flight) = queue.in_flight.remove(&delivery) else { return false };
-        queue.in_flight_bytes -= flight.bytes;
+    fn release(&mut self, id: EndpointId, delivery: DeliveryId, now: Timestamp) -> bool {
+        let flight = if let Some(queue) = self.queues.get_mut(&id) {
+            let Some(flight) = queue.in_flight.remove(&delivery) else { return false };
+            queue.in_flight_bytes -= flight.bytes;
+            if let Some(ended) = &mut queue.page {
+                ended.insert(delivery);
+            }
+            flight
+        } else {
+            let desk = self.desks.get_mut(&id);
+            let Some(flight) = desk.and_then(|desk| desk.away.remove(&delivery)) else {
+                return false;
+            };
+            flight
+        };
         self.in_flight -= 1;
-        if let Some(ended) = &mut queue.page {
-            ended.insert(delivery);
+        if let Some(hub) = flight.hub {
+            self.leave_hub(hub, now);
         }
         true
     }
@@ -546,9 +743,18 @@ impl Queue {
     }
 
     /// Everything that stands in the way of sending, except the rate limit.
-    fn obstacle(&self, now: Timestamp, crowded: bool) -> Option<Blocked> {
+    /// `forwarding` is what stands in the way of its hub.
+    fn obstacle(
+        &self,
+        now: Timestamp,
+        crowded: bool,
+        forwarding: Option<Blocked>,
+    ) -> Option<Blocked> {
         if !self.is_open() {
             return Some(Blocked::Stopped);
+        }
+        if forwarding == Some(Blocked::Offline) {
+            return forwarding;
         }
         if let Some(until) = self.hold_until.filter(|until| *until > now) {
             return Some(Blocked::Hold(until));
@@ -562,11 +768,19 @@ impl Queue {
         {
             return Some(Blocked::Busy);
         }
+        if forwarding.is_some() {
+            return forwarding;
+        }
         (crowded && in_flight >= RESERVED).then_some(Blocked::Crowded)
     }
 
-    fn may_send(&mut self, now: Timestamp, crowded: bool) -> Result<(), Blocked> {
-        if let Some(blocked) = self.obstacle(now, crowded) {
+    fn may_send(
+        &mut self,
+        now: Timestamp,
+        crowded: bool,
+        forwarding: Option<Blocked>,
+    ) -> Result<(), Blocked> {
+        if let Some(blocked) = self.obstacle(now, crowded, forwarding) {
             return Err(blocked);
         }
         match &mut self.bucket {
@@ -581,9 +795,17 @@ impl Queue {
         self.window_bytes -= bytes;
         self.in_flight_bytes += bytes;
         let retry = waiting.delivery.state == State::Retrying;
-        self.in_flight.insert(waiting.id, Flight { bytes, retry });
+        self.in_flight.insert(waiting.id, Flight { bytes, retry, hub: self.hub });
         self.breaker.sent();
         Some(waiting)
+    }
+}
+
+/// The hub that an endpoint's deliveries go through.
+pub(crate) fn hub_of(route: &Route) -> Option<HubId> {
+    match route.place {
+        Place::Hub(hub) => Some(hub),
+        Place::Url(_) | Place::Command(_) | Place::Pull | Place::Handler(_) => None,
     }
 }
 

@@ -9,7 +9,7 @@ use postrider_core::{EndpointId, EventId, TenantId, Timestamp};
 use postrider_store::Error as StoreError;
 use postrider_store::audit::Audit;
 use postrider_store::journal::Urgency;
-use postrider_store::record::{Attempt, Settle, Settled, Waiting};
+use postrider_store::record::{Attempt, LeaseIs, Settle, Settled, Waiting};
 use tokio::sync::mpsc;
 
 use crate::breaker::Change;
@@ -41,6 +41,10 @@ pub(crate) struct Verdict {
     pub(crate) next: Next,
     pub(crate) attempt: Option<Attempt>,
     pub(crate) health: Health,
+    /// What has to be so of its lease.
+    pub(crate) lease: Option<LeaseIs>,
+    /// What whoever took it called its result.
+    pub(crate) result: Option<String>,
 }
 
 /// The way in.
@@ -96,23 +100,53 @@ async fn settle(shared: &Arc<Shared>, batch: &mut Vec<Verdict>) {
         if batch.iter().any(pressing) { Urgency::Now } else { Urgency::Lazy }
     };
     let Some(answers) = commit(shared, batch, urgency).await else { return };
+    book(shared, batch.drain(..), answers);
+}
 
+/// Makes changes durable that somebody waits for, without trying again; false for those that came
+/// too late.
+pub(crate) async fn settle_now(
+    shared: &Arc<Shared>,
+    batch: Vec<Verdict>,
+) -> Result<Vec<bool>, StoreError> {
+    if batch.is_empty() {
+        return Ok(Vec::new());
+    }
+    let settles = batch.iter().map(Verdict::as_settle).collect();
+    let answers = shared.store.settle(settles, Urgency::Now).await?;
+    let applied = |settled: &Settled| match settled {
+        Settled::Applied { .. } => true,
+        Settled::Stale => false,
+    };
+    let all = answers.iter().map(applied).collect();
+    book(shared, batch.into_iter(), answers);
+    Ok(all)
+}
+
+/// Lets go of what was settled, and tells the world.
+fn book(shared: &Arc<Shared>, batch: impl Iterator<Item = Verdict>, answers: Vec<Settled>) {
     let now = shared.clock.now();
-    let mut drafts = Vec::with_capacity(batch.len());
+    let mut drafts = Vec::with_capacity(answers.len());
     let mut orphans = Vec::new();
     // Before any slot is free: who waits for the last one must also wait for what is told of it.
     let expected = shared.operators.expect();
     {
         let mut scheduler = shared.scheduler.lock();
-        for (verdict, settled) in batch.drain(..).zip(answers) {
+        for (verdict, settled) in batch.zip(answers) {
+            let leased = verdict.lease.is_some();
             let promoted = match settled {
                 Settled::Applied { promoted } => {
-                    drafts.push(verdict.notice());
+                    drafts.extend(verdict.notice());
                     promoted
                 }
+                // Whoever held it came too late: this says nothing about anything.
+                Settled::Stale if leased => continue,
                 // Somebody else, an operator, decided meanwhile; theirs stands.
                 Settled::Stale => None,
             };
+            if verdict.next.state == State::InFlight {
+                continue;
+            }
             if let Some(change) = scheduler.finish(verdict.as_finish(), now) {
                 drafts.push(verdict.breaker_notice(change, now));
             }
@@ -168,6 +202,8 @@ impl Verdict {
             next: self.next,
             at: self.at,
             attempt: self.attempt.clone(),
+            lease: self.lease,
+            result: self.result.clone(),
         }
     }
 
@@ -196,21 +232,25 @@ impl Verdict {
         failing::note(shared, endpoint, attempt.class, audience, self.at)
     }
 
-    fn notice(&self) -> Draft {
+    /// That it is in somebody's hands, or back from there untried, is no news.
+    fn notice(&self) -> Option<Draft> {
         let kind = match self.next.state {
+            State::InFlight => return None,
+            State::Pending | State::Retrying if self.attempt.is_none() => return None,
             State::Delivered => NoticeKind::Delivered,
             State::Failed => NoticeKind::Failed,
             State::Dead => NoticeKind::Dead,
             State::Cancelled => NoticeKind::Cancelled,
-            State::Retrying | State::Pending | State::InFlight => NoticeKind::RetryScheduled,
+            State::Retrying | State::Pending => NoticeKind::RetryScheduled,
         };
         let error = self.attempt.as_ref().and_then(|attempt| attempt.error.clone());
-        Draft {
+        Some(Draft {
             at: self.at,
             tenant: self.route.endpoint.tenant,
             kind,
             endpoint: Some(self.waiting.endpoint),
             source: None,
+            hub: None,
             delivery: Some(DeliveryNotice {
                 delivery_id: self.waiting.id,
                 event_id: self.waiting.event.id,
@@ -223,7 +263,7 @@ impl Verdict {
             }),
             detail: None,
             audience: self.audience(),
-        }
+        })
     }
 
     fn breaker_notice(&self, change: Change, now: Timestamp) -> Draft {
@@ -236,6 +276,7 @@ impl Verdict {
             },
             endpoint: Some(self.waiting.endpoint),
             source: None,
+            hub: None,
             delivery: None,
             detail: None,
             audience: self.audience(),
@@ -328,6 +369,7 @@ impl Decision {
             kind,
             endpoint: Some(self.settle.endpoint),
             source: None,
+            hub: None,
             delivery: Some(DeliveryNotice {
                 delivery_id: self.settle.id,
                 event_id: self.event,

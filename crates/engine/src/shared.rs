@@ -20,6 +20,8 @@ use crate::destination::Guard;
 use crate::endpoints::Disable;
 use crate::engine::Options;
 use crate::failing::Failing;
+use crate::hubs::Hubs;
+use crate::leases::Leasing;
 use crate::notices::{Draft, Notices};
 use crate::operator::Operators;
 use crate::ports::{Clock, Entropy};
@@ -45,6 +47,8 @@ pub(crate) struct Shared {
     pub(crate) commands: Allowed,
     pub(crate) carrier: Arc<dyn Carrier>,
     pub(crate) instance: Instance,
+    pub(crate) hubs: Arc<Hubs>,
+    pub(crate) leasing: Leasing,
     pub(crate) routes: ArcSwap<Routes>,
     pub(crate) scheduler: Mutex<Scheduler>,
     pub(crate) ids: Mutex<Sequence>,
@@ -144,7 +148,14 @@ async fn fill(shared: Arc<Shared>, endpoint: EndpointId, held: Vec<DeliveryId>) 
     // The semaphore is never closed.
     let Ok(_permit) = shared.pages.acquire().await else { return };
     let asked_at = shared.clock.now();
-    let page = Page { endpoint, now: asked_at, limit: WINDOW / 2, max_bytes: WINDOW_BYTES, held };
+    let page = Page {
+        endpoint,
+        now: asked_at,
+        limit: WINDOW / 2,
+        max_bytes: WINDOW_BYTES,
+        held,
+        event_types: Vec::new(),
+    };
     let paged = shared.store.page(page).await;
     let now = shared.clock.now();
     match paged {

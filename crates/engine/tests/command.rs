@@ -49,7 +49,9 @@ async fn deliver(engine: &Engine, spec: Spec) -> (DeliveryRecord, Attempt) {
                 | NoticeKind::EndpointDisabled
                 | NoticeKind::BreakerOpened
                 | NoticeKind::BreakerClosed
-                | NoticeKind::SignatureFailed => {}
+                | NoticeKind::SignatureFailed
+                | NoticeKind::HubConnected
+                | NoticeKind::HubDisconnected => {}
             }
         }
     };

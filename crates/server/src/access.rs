@@ -270,7 +270,7 @@ fn keep_an_admin(app: &App, id: KeyId, now: Timestamp) -> Result<(), Problem> {
     }
 }
 
-fn check_name(name: String) -> Result<String, Problem> {
+pub(crate) fn check_name(name: String) -> Result<String, Problem> {
     let length = name.chars().count();
     if !name.trim().is_empty() && length <= MAX_NAME_CHARS && !name.chars().any(char::is_control) {
         Ok(name)

@@ -1,4 +1,4 @@
-//! Who is calling, and in which tenant.
+//! Who is calling, and in which tenant: by an API key, or by the token of a hub.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use http::request::Parts;
 use postrider_core::{TenantId, Timestamp};
 use postrider_engine::Acting;
 use postrider_store::audit::Actor;
-use postrider_store::registry::Role;
+use postrider_store::registry::{HubRecord, Role};
 
 use crate::App;
 use crate::keys::{Denied, Keys, Known, Turn};
@@ -17,6 +17,10 @@ use crate::problem::Problem;
 
 /// The header by which an admin key says in which tenant it acts.
 const TENANT_HEADER: &str = "postrider-tenant";
+
+/// What the two kinds of credentials begin with. One never opens what the other one does.
+const KEY_PREFIX: &str = "pr_";
+const HUB_TOKEN_PREFIX: &str = "prh_";
 
 /// A caller that showed a key. Taken first by every handler that needs one.
 #[derive(Debug, Clone, Copy)]
@@ -74,6 +78,31 @@ impl FromRequestParts<Arc<App>> for Admin {
     }
 }
 
+/// A hub that showed its token.
+#[derive(Debug, Clone)]
+pub(crate) struct Hub(pub(crate) HubRecord);
+
+impl FromRequestParts<Arc<App>> for Hub {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        let now = app.engine.clock().now();
+        app.throttle.admit(&parts.extensions, now)?;
+        let token = bearer(&parts.headers).ok_or_else(|| {
+            Problem::unauthorized("send `Authorization: Bearer prh_…`, the token of a hub")
+        })?;
+        if token.starts_with(KEY_PREFIX) {
+            return Err(Problem::unauthorized(
+                "this is an API key, and a hub connects with its own token, `prh_…`",
+            ));
+        }
+        app.engine.hub_of_token(token).map(Self).ok_or_else(|| {
+            let unknown = "this hub token is not known, or its hub has been deleted";
+            app.throttle.failed_login(&parts.extensions, now, unknown)
+        })
+    }
+}
+
 fn identify(parts: &Parts, app: &App) -> Result<Caller, Problem> {
     let now = app.engine.clock().now();
     app.throttle.admit(&parts.extensions, now)?;
@@ -81,7 +110,12 @@ fn identify(parts: &Parts, app: &App) -> Result<Caller, Problem> {
         .ok_or_else(|| Problem::unauthorized("send `Authorization: Bearer pr_…`"))?;
     let known = app.keys.identify(key, now, app.throttle.per_key());
     let known = known.map_err(|denied| match denied {
-        Denied::Unknown => app.throttle.failed_login(&parts.extensions, now),
+        // It is in the wrong place rather than a guess.
+        Denied::Unknown if key.starts_with(HUB_TOKEN_PREFIX) => Problem::unauthorized(
+            "this is the token of a hub, which opens /v1/hub and nothing else; send an API key, \
+             `pr_…`",
+        ),
+        Denied::Unknown => app.throttle.failed_login(&parts.extensions, now, UNKNOWN_KEY),
         // Whoever shows a key that once was good is not guessing: it is not counted as a failed
         // login, which would shut out the new key beside it.
         other @ (Denied::Revoked | Denied::Expired | Denied::TooOften(_)) => refuse(other),
@@ -89,9 +123,11 @@ fn identify(parts: &Parts, app: &App) -> Result<Caller, Problem> {
     place(known, &parts.headers, &app.keys)
 }
 
+const UNKNOWN_KEY: &str = "this key is not known";
+
 fn refuse(denied: Denied) -> Problem {
     match denied {
-        Denied::Unknown => Problem::unauthorized("this key is not known"),
+        Denied::Unknown => Problem::unauthorized(UNKNOWN_KEY),
         Denied::Revoked => Problem::unauthorized("this key has been revoked"),
         Denied::Expired => Problem::unauthorized("this key has expired"),
         Denied::TooOften(wait) => {

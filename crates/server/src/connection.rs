@@ -18,7 +18,8 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use crate::stream::{self, Stopping};
+use crate::hub_socket;
+use crate::stopping::{self, Stopping};
 use crate::throttle::Peer;
 
 /// After a failed accept (no descriptors left, say) it would fail again at once.
@@ -50,6 +51,11 @@ impl Default for ConnectionLimits {
     }
 }
 
+/// A connection's place among those that there may be. A connection that has become something else
+/// keeps it: it still is one, and a stop waits for it.
+#[derive(Debug, Clone)]
+pub(crate) struct Place(#[expect(dead_code, reason = "held")] Arc<OwnedSemaphorePermit>);
+
 /// Serves until `shutdown` ends, then lets what is under way finish within `limits.drain`.
 pub async fn serve(
     listener: TcpListener,
@@ -71,7 +77,7 @@ pub async fn serve(
             () = &mut shutdown => break,
             accepted = accepted => match accepted {
                 Ok((stream, from, place)) => {
-                    let stopping = Stopping(stopping.clone());
+                    let stopping = Stopping::when(stopping.clone());
                     let builder = Arc::clone(&builder);
                     let router = router.clone();
                     tokio::spawn(carry(stream, from, builder, router, limits, stopping, place));
@@ -113,7 +119,8 @@ fn builder(limits: ConnectionLimits) -> auto::Builder<TokioExecutor> {
     builder
 }
 
-/// One connection from its start to its end. It holds its place until then.
+/// One connection from its start to its end, or until a WebSocket takes it over. It holds its place
+/// until then.
 async fn carry(
     stream: TcpStream,
     from: IpAddr,
@@ -121,7 +128,7 @@ async fn carry(
     router: Router,
     limits: ConnectionLimits,
     mut stopping: Stopping,
-    _place: OwnedSemaphorePermit,
+    place: OwnedSemaphorePermit,
 ) {
     // Answers are small and whole: waiting for more to send would only delay them.
     if let Err(error) = stream.set_nodelay(true) {
@@ -129,17 +136,25 @@ async fn carry(
     }
     let spoken = AtomicBool::new(false);
     let router = TowerToHyperService::new(router);
-    let for_streams = stopping.clone();
+    let place = Place(Arc::new(place));
+    let told = stopping.clone();
     let peer = Peer::from(from);
     let service = service_fn(|mut request: Request<Incoming>| {
         spoken.store(true, Ordering::Relaxed);
-        request.extensions_mut().insert(peer);
-        if request.uri().path() == stream::PATH {
-            request.extensions_mut().insert(for_streams.clone());
+        let path = request.uri().path();
+        let (lasts, is_hub) = (stopping::concerns(path), path == hub_socket::PATH);
+        let extensions = request.extensions_mut();
+        extensions.insert(peer);
+        if lasts {
+            extensions.insert(told.clone());
+        }
+        if is_hub {
+            extensions.insert(place.clone());
         }
         answer(&router, request)
     });
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let io = TokioIo::new(stream);
+    let mut connection = pin!(builder.serve_connection_with_upgrades(io, service));
     // Until the first request it is not known which protocol is spoken, and so nobody else looks
     // at the time.
     let mut silence = pin!(tokio::time::sleep(limits.header_timeout));

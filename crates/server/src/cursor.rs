@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use postrider_core::{DeliveryId, EndpointId, EventId, SourceId};
+use postrider_core::{DeliveryId, EndpointId, EventId, HubId, SourceId};
 use postrider_store::ledger::Position;
 
 use crate::problem::Problem;
@@ -13,6 +13,7 @@ const EVENT: u8 = b'e';
 const DELIVERY: u8 = b'd';
 const ENDPOINT: u8 = b'p';
 const SOURCE: u8 = b's';
+const HUB: u8 = b'h';
 
 /// A place in a list of one kind. A cursor of one list means nothing to another.
 pub(crate) trait Cursor: Sized {
@@ -65,6 +66,19 @@ impl Cursor for SourceId {
     }
 }
 
+impl Cursor for HubId {
+    fn to_text(&self) -> String {
+        encode(HUB, &[self.as_i64()])
+    }
+
+    fn from_bytes(kind: u8, numbers: &[i64]) -> Option<Self> {
+        match (kind, numbers) {
+            (HUB, &[id]) => Some(Self::from_i64(id)),
+            _ => None,
+        }
+    }
+}
+
 impl Cursor for Position {
     fn to_text(&self) -> String {
         encode(DELIVERY, &[self.event.as_i64(), self.delivery.as_i64()])
@@ -110,6 +124,8 @@ mod tests {
             assert_eq!(EventId::parse(&event.to_text()), Ok(event));
             let endpoint = EndpointId::from_i64(raw);
             assert_eq!(EndpointId::parse(&endpoint.to_text()), Ok(endpoint));
+            let hub = HubId::from_i64(raw);
+            assert_eq!(HubId::parse(&hub.to_text()), Ok(hub));
             let position = Position { event, delivery: DeliveryId::from_i64(i64::MAX - raw) };
             assert_eq!(Position::parse(&position.to_text()), Ok(position));
         }

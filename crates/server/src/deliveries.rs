@@ -122,7 +122,8 @@ async fn answer_one(app: &App, record: &DeliveryRecord) -> Answer {
     json(StatusCode::OK, &View { plan: Some(plan), attempt_log: Some(log), ..view })
 }
 
-/// What a delivery's state is called: one that a carrier has is stored as waiting.
+/// What a delivery's state is called: one that a carrier has is stored as waiting, while one that a
+/// worker has is stored as in flight.
 pub(crate) fn shown_state(app: &App, record: &DeliveryRecord) -> State {
     if !record.state.is_terminal() && app.engine.is_in_flight(record.endpoint, record.id) {
         State::InFlight
@@ -196,6 +197,9 @@ struct View<'a> {
     reason: Option<Reason>,
     waiting_on: Option<WaitingView>,
     replay: bool,
+    /// What the worker that took it called its result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<&'a str>,
     /// Not in lists, like the next one.
     #[serde(skip_serializing_if = "Option::is_none")]
     plan: Option<Vec<PlannedView>>,
@@ -206,14 +210,16 @@ struct View<'a> {
 impl<'a> View<'a> {
     async fn of(app: &App, record: &'a DeliveryRecord) -> Result<Self, Problem> {
         let state = shown_state(app, record);
-        let (next_attempt_at, waiting_on) = match state {
-            State::Pending | State::Retrying => {
-                let waiting_on = app.engine.waiting_on(record).await?.map(WaitingView::of);
-                (Some(record.due.unwrap_or(record.born)), waiting_on)
-            }
+        let next_attempt_at = match state {
+            State::Pending | State::Retrying => Some(record.due.unwrap_or(record.born)),
             State::InFlight | State::Delivered | State::Failed | State::Dead | State::Cancelled => {
-                (None, None)
+                None
             }
+        };
+        let waiting_on = if state.is_terminal() {
+            None
+        } else {
+            app.engine.waiting_on(record).await?.map(WaitingView::of)
         };
         Ok(Self {
             id: record.id,
@@ -231,6 +237,7 @@ impl<'a> View<'a> {
             reason: record.reason,
             waiting_on,
             replay: record.replay,
+            result: record.result.as_deref(),
             plan: None,
             attempt_log: None,
         })
@@ -323,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_flight_is_stored_as_waiting() {
+    fn what_is_in_flight_may_be_stored_as_waiting() {
         use State::{Dead, InFlight, Pending, Retrying};
         assert_eq!(stored_states(&[]), []);
         assert_eq!(stored_states(&[Dead]), [Dead]);

@@ -9,7 +9,7 @@ use http::{HeaderName, HeaderValue};
 use postrider_core::endpoint::{Destination, Format, Ordering, RateLimit, Spec, Tls};
 use postrider_core::pattern::Pattern;
 use postrider_core::signing::Scheme;
-use postrider_core::{SourceId, policy, span};
+use postrider_core::{HubId, SourceId, policy, span};
 use serde::de::{self, Deserialize, Deserializer};
 
 use crate::extract::Object;
@@ -40,6 +40,8 @@ pub(crate) struct Fields {
     name: Said<String>,
     url: Said<String>,
     command: Said<Vec<String>>,
+    hub: Said<HubId>,
+    pull: Said<bool>,
     event_types: Said<Vec<Pattern>>,
     sources: Said<Vec<SourceId>>,
     filter: Said<String>,
@@ -54,31 +56,16 @@ pub(crate) struct Fields {
     metadata: Said<serde_json::Map<String, serde_json::Value>>,
     pub(crate) secret: Option<String>,
     tls: Said<Object<Tls>>,
-
-    #[serde(rename = "hub")]
-    _hub: Option<Unsupported>,
-    #[serde(rename = "pull")]
-    _pull: Option<Unsupported>,
 }
 
 impl Fields {
     /// A new endpoint: what is not said is as usual.
-    pub(crate) fn into_spec(self) -> Result<Spec, Problem> {
+    pub(crate) fn into_spec(mut self) -> Result<Spec, Problem> {
         let preset = match &self.policy {
             Said::Value(policy) => policy.preset,
             Said::Nothing | Said::Null => None,
         };
-        let destination = match (&self.url, &self.command) {
-            (Said::Value(url), Said::Nothing | Said::Null) => Destination::Url(url.clone()),
-            (Said::Nothing | Said::Null, Said::Value(words)) => Destination::Command(words.clone()),
-            (Said::Value(_), Said::Value(_)) => {
-                let message = "cannot be given beside url: deliveries go to one place";
-                return Err(Problem::invalid("command", message));
-            }
-            (Said::Nothing | Said::Null, Said::Nothing | Said::Null) => {
-                return Err(Problem::invalid("url", "is missing: say where the deliveries go"));
-            }
-        };
+        let destination = self.destination(None)?;
         self.merge_into(Spec {
             name: None,
             destination,
@@ -97,6 +84,44 @@ impl Fields {
         })
     }
 
+    /// Where deliveries go from now on: to one place, and always to some place.
+    fn destination(&mut self, current: Option<Destination>) -> Result<Destination, Problem> {
+        let pull = match std::mem::take(&mut self.pull) {
+            Said::Value(true) => Said::Value(Destination::Pull),
+            Said::Value(false) | Said::Null | Said::Nothing => Said::Nothing,
+        };
+        let said = [
+            ("url", std::mem::take(&mut self.url).map(Destination::Url)),
+            ("command", std::mem::take(&mut self.command).map(Destination::Command)),
+            ("hub", std::mem::take(&mut self.hub).map(Destination::Hub)),
+            ("pull", pull),
+        ];
+        let is_null = |field: &str| {
+            said.iter().any(|(name, said)| *name == field && matches!(said, Said::Null))
+        };
+        let mut places = said.iter().filter_map(|(name, said)| match said {
+            Said::Value(place) => Some((name, place)),
+            Said::Nothing | Said::Null => None,
+        });
+        match (places.next(), places.next(), current) {
+            (Some((first, _)), Some((second, _)), _) => {
+                let message = format!("cannot be given beside {first}: deliveries go to one place");
+                Err(Problem::invalid(*second, message))
+            }
+            (Some((_, place)), None, _) => Ok(place.clone()),
+            (None, _, Some(current)) if is_null(field_of(&current)) => {
+                let message = "cannot be taken away: say where the deliveries go instead";
+                Err(Problem::invalid(field_of(&current), message))
+            }
+            (None, _, Some(current)) => Ok(current),
+            (None, _, None) => {
+                let message =
+                    "is missing: say where the deliveries go, by url, command, hub or pull";
+                Err(Problem::invalid("url", message))
+            }
+        }
+    }
+
     /// What of TLS holds from now on. Said at all, it is said whole: a key and its certificate change
     /// together.
     pub(crate) fn tls(&mut self, current: Option<Tls>) -> Option<Tls> {
@@ -108,15 +133,8 @@ impl Fields {
     }
 
     /// A changed endpoint: what is not said stays, `null` is back to the usual.
-    pub(crate) fn merge_into(self, mut spec: Spec) -> Result<Spec, Problem> {
-        self.url.change(&mut spec.destination, |url| {
-            url.map(Destination::Url).ok_or_else(|| Problem::invalid("url", "cannot be taken away"))
-        })?;
-        self.command.change(&mut spec.destination, |words| {
-            words
-                .map(Destination::Command)
-                .ok_or_else(|| Problem::invalid("command", "cannot be taken away"))
-        })?;
+    pub(crate) fn merge_into(mut self, mut spec: Spec) -> Result<Spec, Problem> {
+        spec.destination = self.destination(Some(spec.destination))?;
         self.name.change(&mut spec.name, |name| name.map(check_name).transpose())?;
         self.event_types.change(&mut spec.event_types, |types| {
             check_event_types(types.unwrap_or_else(|| vec![Pattern::Any]))
@@ -148,6 +166,17 @@ impl Fields {
     }
 }
 
+/// What a destination is said by.
+const fn field_of(destination: &Destination) -> &'static str {
+    match destination {
+        Destination::Url(_) => "url",
+        Destination::Command(_) => "command",
+        Destination::Hub(_) => "hub",
+        Destination::Pull => "pull",
+        Destination::Handler(_) => "handler",
+    }
+}
+
 fn check_name(name: String) -> Result<String, Problem> {
     if name.chars().count() <= MAX_NAME_CHARS && !name.chars().any(char::is_control) {
         Ok(name)
@@ -157,7 +186,7 @@ fn check_name(name: String) -> Result<String, Problem> {
     }
 }
 
-fn check_event_types(types: Vec<Pattern>) -> Result<Vec<Pattern>, Problem> {
+pub(crate) fn check_event_types(types: Vec<Pattern>) -> Result<Vec<Pattern>, Problem> {
     if (1..=MAX_EVENT_TYPES).contains(&types.len()) {
         Ok(types)
     } else {
@@ -277,6 +306,14 @@ enum Said<T> {
 }
 
 impl<T> Said<T> {
+    fn map<U>(self, read: impl FnOnce(T) -> U) -> Said<U> {
+        match self {
+            Self::Nothing => Said::Nothing,
+            Self::Null => Said::Null,
+            Self::Value(value) => Said::Value(read(value)),
+        }
+    }
+
     /// Puts into `place` what `read` makes of a value or of a `null`.
     fn change<U>(
         self,
@@ -303,16 +340,6 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Said<T> {
 #[derive(Debug, serde::Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Span(#[serde(with = "span::serde_span")] pub(crate) Duration);
-
-/// A field of the contract that this version cannot serve. Any value is refused, by its name.
-#[derive(Debug)]
-struct Unsupported;
-
-impl<'de> Deserialize<'de> for Unsupported {
-    fn deserialize<D: Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
-        Err(de::Error::custom("is not supported by this version"))
-    }
-}
 
 /// Names and values. A name given twice, in whatever case, is refused.
 #[derive(Debug, Default)]
@@ -399,6 +426,60 @@ mod tests {
     }
 
     #[test]
+    fn deliveries_go_to_one_place() {
+        let hub = HubId::from_i64(7);
+        let places = [
+            (r#""url":"https://example.com""#, Destination::Url("https://example.com".into())),
+            (r#""command":["/bin/true"]"#, Destination::Command(vec!["/bin/true".into()])),
+            (r#""hub":"hub_0000000000007""#, Destination::Hub(hub)),
+            (r#""pull":true"#, Destination::Pull),
+        ];
+        for (index, (text, destination)) in places.iter().enumerate() {
+            let spec = create(&format!("{{{text}}}")).expect(text);
+            assert_eq!(spec.destination, *destination);
+            // Nothing is said by a null beside it.
+            let nulls = ["url", "command", "hub", "pull"];
+            let nulls = nulls.iter().filter(|name| !text.contains(*name));
+            let nulls: Vec<String> = nulls.map(|name| format!(r#""{name}":null"#)).collect();
+            let json = format!("{{{text},{}}}", nulls.join(","));
+            assert_eq!(create(&json).expect(&json).destination, *destination);
+            for (other, to) in &places[index + 1..] {
+                let problem = create(&format!("{{{text},{other}}}")).expect_err(other);
+                assert_eq!(problem.fields(), [field_of(to)], "{text} {other}");
+                // One can become the other, and back.
+                let there = change(spec.clone(), &format!("{{{other}}}")).expect(other);
+                assert_eq!(there.destination, *to);
+                let back = change(there, &format!("{{{text}}}")).expect(text);
+                assert_eq!(back.destination, *destination);
+            }
+        }
+    }
+
+    #[test]
+    fn deliveries_always_go_somewhere() {
+        for json in ["{}", r#"{"pull":false}"#, r#"{"pull":null}"#, r#"{"url":null,"hub":null}"#] {
+            assert_eq!(create(json).expect_err(json).fields(), ["url"]);
+        }
+        let cases = [
+            (r#"{"url":"https://example.com"}"#, r#"{"url":null}"#, Some("url")),
+            (r#"{"url":"https://example.com"}"#, r#"{"url":null,"command":null}"#, Some("url")),
+            (r#"{"command":["/bin/true"]}"#, r#"{"command":null}"#, Some("command")),
+            (r#"{"hub":"hub_0000000000007"}"#, r#"{"hub":null,"pull":false}"#, Some("hub")),
+            (r#"{"url":"https://example.com"}"#, r#"{"command":null,"hub":null}"#, None),
+            (r#"{"pull":true}"#, r#"{"pull":false}"#, None),
+            (r#"{"pull":true}"#, r#"{"pull":null,"url":null}"#, None),
+        ];
+        for (before, said, refused) in cases {
+            let before = create(before).expect(before);
+            match (change(before.clone(), said), refused) {
+                (Ok(after), None) => assert_eq!(after, before, "{said}"),
+                (Err(problem), Some(field)) => assert_eq!(problem.fields(), [field], "{said}"),
+                (changed, _) => panic!("{said}: {changed:?}"),
+            }
+        }
+    }
+
+    #[test]
     fn every_field_is_bounded() {
         let many_types = vec!["\"a\""; 101].join(",");
         let many_headers: Vec<String> = (0..51).map(|n| format!("\"x-{n}\":\"\"")).collect();
@@ -451,9 +532,12 @@ mod tests {
             (r#""metadata":[]"#, "metadata"),
             (&format!(r#""metadata":{{"m":"{long}"}}"#), "metadata"),
             (r#""hub":"hub_1""#, "hub"),
-            (r#""pull":true"#, "pull"),
-            (r#""command":["/bin/true"]"#, "command"),
+            (r#""hub":"ep_0000000000000""#, "hub"),
+            (r#""hub":7"#, "hub"),
+            (r#""pull":"yes""#, "pull"),
+            (r#""pull":1"#, "pull"),
             (r#""command":"ls""#, "command"),
+            (r#""handler":"mail""#, "handler"),
             (r#""filter":7"#, "filter"),
             (r#""sources":["ep_0000000000000"]"#, "sources[0]"),
             (r#""tls":"-----BEGIN""#, "tls"),

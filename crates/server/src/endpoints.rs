@@ -10,7 +10,7 @@ use postrider_core::endpoint::{Destination, EndpointState, Format, Ordering, Rat
 use postrider_core::pattern::Pattern;
 use postrider_core::policy::{self, Preset};
 use postrider_core::signing::{Scheme, Secret};
-use postrider_core::{Endpoint, EndpointId, SourceId, Timestamp, span};
+use postrider_core::{Endpoint, EndpointId, HubId, SourceId, Timestamp, span};
 use postrider_engine::{EndpointAction, Private};
 use serde::{Deserialize, Serialize};
 
@@ -172,6 +172,12 @@ struct View<'a> {
     url: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     command: Option<&'a [String]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hub: Option<HubId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pull: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    handler: Option<&'a str>,
     event_types: &'a [Pattern],
     sources: &'a [SourceId],
     filter: Option<&'a str>,
@@ -214,10 +220,14 @@ enum PolicyView<'a> {
 impl<'a> View<'a> {
     fn of(endpoint: &'a Endpoint) -> Self {
         let spec = &endpoint.spec;
-        let (url, command) = match &spec.destination {
-            Destination::Url(url) => (Some(url.as_str()), None),
-            Destination::Command(words) => (None, Some(words.as_slice())),
-        };
+        let (mut url, mut command, mut hub, mut pull, mut handler) = (None, None, None, None, None);
+        match &spec.destination {
+            Destination::Url(to) => url = Some(to.as_str()),
+            Destination::Command(words) => command = Some(words.as_slice()),
+            Destination::Hub(id) => hub = Some(*id),
+            Destination::Pull => pull = Some(true),
+            Destination::Handler(name) => handler = Some(name.as_str()),
+        }
         let preset = spec.policy.preset.unwrap_or_default();
         let just_a_preset =
             policy::Spec { preset: Some(preset), ..spec.policy.clone() } == preset.into();
@@ -226,6 +236,9 @@ impl<'a> View<'a> {
             name: spec.name.as_deref(),
             url,
             command,
+            hub,
+            pull,
+            handler,
             event_types: &spec.event_types,
             sources: &spec.sources,
             filter: spec.filter.as_deref(),

@@ -261,7 +261,7 @@ async fn find(app: &App, caller: Caller, id: EventId) -> Result<Event, Problem> 
 
 /// An event as the API shows it.
 #[derive(Serialize)]
-struct View<'a> {
+pub(crate) struct View<'a> {
     id: EventId,
     r#type: &'a str,
     content_type: &'a str,
@@ -281,6 +281,19 @@ struct View<'a> {
     /// Not in lists, which do not read bodies.
     #[serde(skip_serializing_if = "Option::is_none")]
     payload_size: Option<usize>,
+    /// Not for a worker: what became of the event elsewhere would have to be looked up.
+    #[serde(flatten)]
+    became: Option<Became>,
+    /// For a worker, like the next one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_base64: Option<String>,
+}
+
+/// What has become of an event so far.
+#[derive(Serialize)]
+struct Became {
     status: &'static str,
     deliveries: usize,
     counts: StateCounts,
@@ -292,6 +305,26 @@ impl<'a> View<'a> {
         for record in records {
             counts.add(deliveries::shown_state(app, record), 1);
         }
+        let status = summarize(&counts);
+        let became = Became { status, deliveries: records.len(), counts };
+        Self { became: Some(became), ..Self::of(event) }
+    }
+
+    /// The event with its headers and its bytes: as they are, where they are JSON, so that whoever
+    /// takes the text of `payload` as it stands has them unchanged.
+    pub(crate) fn leased(event: &'a Event) -> Self {
+        let text = new_event::is_json(&event.content_type).then(|| exact_json(&event.body));
+        let payload = text.flatten();
+        Self {
+            headers: Some(event.headers.iter().map(HeaderView::of).collect()),
+            payload_size: Some(event.body.len()),
+            payload,
+            payload_base64: payload.is_none().then(|| STANDARD.encode(&event.body)),
+            ..Self::of(event)
+        }
+    }
+
+    fn of(event: &'a Event) -> Self {
         Self {
             id: event.id,
             r#type: &event.kind,
@@ -309,11 +342,16 @@ impl<'a> View<'a> {
                 .and_then(|text| serde_json::from_str(text).ok()),
             headers: None,
             payload_size: None,
-            status: summarize(&counts),
-            deliveries: records.len(),
-            counts,
+            became: None,
+            payload: None,
+            payload_base64: None,
         }
     }
+}
+
+/// The body as one JSON value, if that is what it is to the byte: spaces around it would be lost.
+fn exact_json(body: &[u8]) -> Option<&RawValue> {
+    serde_json::from_slice::<&RawValue>(body).ok().filter(|value| value.get().len() == body.len())
 }
 
 /// A header as it came: not every value is text.
@@ -351,6 +389,8 @@ fn summarize(counts: &StateCounts) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use postrider_core::State;
 
     use super::*;
@@ -377,6 +417,52 @@ mod tests {
                 counts.add(*state, 1);
             }
             assert_eq!(summarize(&counts), *expected, "{states:?}");
+        }
+    }
+
+    #[test]
+    fn a_worker_gets_every_body_back_to_the_byte() {
+        for (content_type, body, exact) in [
+            ("application/json", &br#"{"a": 1.0, "a":"\u00e9"}"#[..], true),
+            ("application/json; charset=utf-8", b"null", true),
+            ("application/cloudevents+json", b"[1,\n2]", true),
+            ("application/json", b" {}", false),
+            ("application/json", b"{}\n", false),
+            ("application/json", b"{", false),
+            ("application/json", b"", false),
+            ("application/json", b"\"\xff\"", false),
+            ("text/plain", b"7", false),
+            ("application/jsonp", b"7", false),
+            ("application/octet-stream", b"\0\xff", false),
+        ] {
+            let event = Event {
+                id: EventId::from_i64(7),
+                tenant: postrider_core::TenantId::DEFAULT,
+                kind: "a.b".into(),
+                content_type: content_type.into(),
+                body: Bytes::from_static(body),
+                idempotency_key: None,
+                ordering_key: None,
+                metadata: None,
+                received_at: Timestamp::MIN,
+                deliver_at: None,
+                source: None,
+                verified: None,
+                headers: Vec::new(),
+                filter_errors: None,
+            };
+            let text = serde_json::to_string(&View::leased(&event)).expect("JSON");
+            let shown: BTreeMap<&str, &RawValue> = serde_json::from_str(&text).expect("JSON");
+            assert_eq!(shown.contains_key("payload"), exact, "{text}");
+            let got = shown.get("payload").map_or_else(
+                || {
+                    let encoded = shown["payload_base64"].get().trim_matches('"');
+                    STANDARD.decode(encoded).expect("base64")
+                },
+                |payload| payload.get().as_bytes().to_vec(),
+            );
+            assert_eq!(got, body, "{text}");
+            assert_eq!(shown["payload_size"].get(), body.len().to_string());
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Reading order: the route table below; who may (`keys`, `auth`, `throttle`); how input is taken apart
 //! (`extract`, `cursor`), served (`answer`), refused (`problem`) and described (`openapi`); then one file per
-//! resource. `connection` is what carries requests here.
+//! resource. `connection` is what carries requests here, `stopping` the word that it is about to end.
 
 mod answer;
 mod auth;
@@ -13,6 +13,7 @@ mod framing;
 mod keys;
 mod openapi;
 mod problem;
+mod stopping;
 mod throttle;
 
 mod access;
@@ -25,9 +26,12 @@ mod endpoints;
 mod events;
 mod filters;
 mod health;
+mod hub_socket;
+mod hubs;
 mod inbound;
 mod ingest;
 mod jobs;
+mod leases;
 mod new_event;
 mod pointer;
 mod policies;
@@ -63,6 +67,8 @@ pub struct ServerOptions {
     pub batch_limit_bytes: usize,
     /// How many readers `/v1/stream` has at once.
     pub max_streams: usize,
+    /// How many hubs are connected at once.
+    pub max_hubs: usize,
     /// How many requests a second a key may make; none is as many as it likes.
     pub requests_per_second_per_key: Option<u32>,
     /// How many requests a second may come from an address, or from an IPv6 network of 64 bits,
@@ -79,6 +85,7 @@ impl Default for ServerOptions {
             event_limit_bytes: 1 << 20,
             batch_limit_bytes: 16 << 20,
             max_streams: 256,
+            max_hubs: 1_000,
             requests_per_second_per_key: None,
             requests_per_second_per_address: None,
             public_url: None,
@@ -95,6 +102,7 @@ pub(crate) struct App {
     pub(crate) throttle: Throttle,
     pub(crate) options: ServerOptions,
     pub(crate) streams: Arc<Semaphore>,
+    pub(crate) hubs: Arc<Semaphore>,
     /// The description of the API.
     pub(crate) document: Bytes,
     /// Held by whoever reads an endpoint in order to change it.
@@ -106,6 +114,7 @@ pub(crate) struct App {
 /// The routes of the API. Called where tasks can be spawned: one notes when keys are used.
 pub fn router(engine: Engine, keys: Keys, inbound: Inbound, options: ServerOptions) -> Router {
     let streams = Arc::new(Semaphore::new(options.max_streams));
+    let hubs = Arc::new(Semaphore::new(options.max_hubs));
     let throttle = Throttle::new(&options);
     let noting_uses = keys.note_uses(&engine);
     let routes = routes();
@@ -116,6 +125,7 @@ pub fn router(engine: Engine, keys: Keys, inbound: Inbound, options: ServerOptio
         throttle,
         options,
         streams,
+        hubs,
         document: routes.document().into(),
         changing: Mutex::new(()),
         _noting_uses: noting_uses,
@@ -175,6 +185,24 @@ fn routes() -> Api {
         )
         .at("/v1/endpoints/{id}/secret", [get(endpoints::secret, about::endpoints::secret())])
         .at("/v1/endpoints/{id}/stats", [get(stats::of_endpoint, about::endpoints::stats())])
+        .at("/v1/endpoints/{id}/lease", [post(leases::lease, about::leases::lease())])
+        .at("/v1/leases/ack", [post(leases::ack_batch, about::leases::ack_batch())])
+        .at("/v1/leases/nack", [post(leases::nack_batch, about::leases::nack_batch())])
+        .at("/v1/leases/extend", [post(leases::extend_batch, about::leases::extend_batch())])
+        .at("/v1/leases/release", [post(leases::release_batch, about::leases::release_batch())])
+        .at("/v1/leases/{lease}/release", [post(leases::release, about::leases::release())])
+        .at("/v1/leases/{lease}/ack", [post(leases::ack, about::leases::ack())])
+        .at("/v1/leases/{lease}/nack", [post(leases::nack, about::leases::nack())])
+        .at("/v1/leases/{lease}/extend", [post(leases::extend, about::leases::extend())])
+        .at(
+            "/v1/hubs",
+            [post(hubs::create, about::hubs::create()), get(hubs::list, about::hubs::list())],
+        )
+        .at(
+            "/v1/hubs/{id}",
+            [get(hubs::show, about::hubs::show()), delete(hubs::delete, about::hubs::delete())],
+        )
+        .at("/v1/hub", [get(hub_socket::connect, about::hubs::connect())])
         .at(
             "/v1/sources",
             [

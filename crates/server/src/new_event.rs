@@ -24,6 +24,7 @@ pub(crate) const MAX_CONTENT_TYPE_BYTES: usize = 255;
 const MAX_AHEAD: Duration = Duration::from_hours(366 * 24);
 
 pub(crate) const JSON: &str = "application/json";
+const JSON_SUFFIX: &[u8] = b"+json";
 /// What is sent without saying what it is.
 pub(crate) const UNKNOWN_CONTENT: &str = "application/octet-stream";
 const IDEMPOTENCY_HEADER: &str = "idempotency-key";
@@ -63,10 +64,22 @@ impl Envelope<'_> {
 }
 
 pub(crate) fn is_envelope(headers: &HeaderMap) -> bool {
-    headers.get(CONTENT_TYPE).is_some_and(|value| {
-        let essence = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
-        essence.trim_ascii().eq_ignore_ascii_case(JSON.as_bytes())
-    })
+    headers
+        .get(CONTENT_TYPE)
+        .is_some_and(|value| essence(value.as_bytes()).eq_ignore_ascii_case(JSON.as_bytes()))
+}
+
+/// Whether a content type promises JSON, by its own name or by its suffix (RFC 6839).
+pub(crate) fn is_json(content_type: &str) -> bool {
+    let essence = essence(content_type.as_bytes());
+    let suffix = essence.len().checked_sub(JSON_SUFFIX.len()).map(|at| &essence[at..]);
+    essence.eq_ignore_ascii_case(JSON.as_bytes())
+        || suffix.is_some_and(|suffix| suffix.eq_ignore_ascii_case(JSON_SUFFIX))
+}
+
+/// A content type without its parameters.
+fn essence(content_type: &[u8]) -> &[u8] {
+    content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii()
 }
 
 /// The idempotency key can stand in the envelope, or in a header of that name.

@@ -12,6 +12,8 @@ pub(crate) mod dead_letters;
 pub(crate) mod deliveries;
 pub(crate) mod endpoints;
 pub(crate) mod events;
+pub(crate) mod hubs;
+pub(crate) mod leases;
 pub(crate) mod meta;
 pub(crate) mod policies;
 pub(crate) mod sources;
@@ -100,6 +102,13 @@ impl Api {
                             tenant; an admin key acts in `default`, or in the tenant that the \
                             header `Postrider-Tenant` names.",
                     },
+                    "hub": {
+                        "type": "http",
+                        "scheme": "bearer",
+                        "bearerFormat": "prh_…",
+                        "description": "The token of a hub. It opens `/v1/hub` and nothing else, \
+                            and no key opens that.",
+                    },
                 },
                 "parameters": operation::parameters(),
                 "responses": operation::refusals(),
@@ -126,6 +135,8 @@ fn schemas() -> Map<String, Value> {
         deliveries::schemas(),
         endpoints::schemas(),
         events::schemas(),
+        hubs::schemas(),
+        leases::schemas(),
         meta::schemas(),
         policies::schemas(),
         sources::schemas(),
@@ -139,7 +150,8 @@ endpoints until it is delivered, refused for good, or dead and waiting for an op
 
 An **event** is one immutable message. An **endpoint** is a subscription: where matching events go, \
 and how. A **delivery** is one event on its way to one endpoint; it has the state. A **source** is an \
-inbound URL that third parties post to. A **policy** says when to try again and when to give up.
+inbound URL that third parties post to. A **hub** is an agent that dials out and forwards deliveries \
+behind NAT; with a **lease**, a worker takes deliveries itself. A **policy** says when to try again and when to give up.
 
 **Requests** are JSON unless said otherwise; a field that is not known, or is of the wrong type, is \
 refused with 422 and its name. **Times** are RFC 3339 in UTC with milliseconds, **durations** are \

@@ -31,6 +31,7 @@ struct FieldError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Broken,
+    Handshake,
     Unauthorized,
     Signature,
     Forbidden,
@@ -38,6 +39,7 @@ enum Kind {
     WrongMethod,
     TooSlow,
     Conflict,
+    LeaseLapsed,
     TooLarge,
     HeadersTooLarge,
     Invalid,
@@ -52,6 +54,9 @@ impl Kind {
     const fn describe(self) -> (StatusCode, &'static str, &'static str) {
         match self {
             Self::Broken => (StatusCode::BAD_REQUEST, "broken-request", "The request broke off"),
+            Self::Handshake => {
+                (StatusCode::BAD_REQUEST, "handshake", "A WebSocket handshake is needed")
+            }
             Self::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized", "A key is needed"),
             Self::Signature => {
                 (StatusCode::UNAUTHORIZED, "signature", "The signature does not hold")
@@ -63,6 +68,7 @@ impl Kind {
             }
             Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "too-slow", "The body came too slowly"),
             Self::Conflict => (StatusCode::CONFLICT, "conflict", "Conflict"),
+            Self::LeaseLapsed => (StatusCode::CONFLICT, "lease-lapsed", "The lease has lapsed"),
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "too-large", "Too large"),
             Self::HeadersTooLarge => (
                 StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
@@ -127,6 +133,17 @@ impl Problem {
 
     pub(crate) fn conflict(detail: impl Into<String>) -> Self {
         Self::new(Kind::Conflict, detail)
+    }
+
+    /// Whoever holds the delivery now, it is not the one that asks.
+    pub(crate) fn lease_lapsed() -> Self {
+        let detail = "the lease has ended, or there never was one like it; nothing was changed";
+        Self::new(Kind::LeaseLapsed, detail)
+    }
+
+    /// What came is not the beginning of a WebSocket.
+    pub(crate) fn handshake(detail: impl Into<String>) -> Self {
+        Self::new(Kind::Handshake, detail)
     }
 
     pub(crate) fn too_large(limit_bytes: usize) -> Self {
@@ -226,11 +243,13 @@ impl IntoResponse for Problem {
                 headers.insert(RETRY_AFTER, retry_after_seconds.into());
             }
             Kind::Broken
+            | Kind::Handshake
             | Kind::Forbidden
             | Kind::NotFound
             | Kind::WrongMethod
             | Kind::TooSlow
             | Kind::Conflict
+            | Kind::LeaseLapsed
             | Kind::TooLarge
             | Kind::HeadersTooLarge
             | Kind::Invalid

@@ -86,7 +86,8 @@ struct EndpointView {
 
 #[derive(Serialize)]
 struct HealthView {
-    in_flight: usize,
+    /// Whether it was sent or fetched.
+    in_flight: u64,
     /// Deliveries held in memory, ready to go.
     window: usize,
     breaker: Option<&'static str>,
@@ -95,15 +96,16 @@ struct HealthView {
 
 impl EndpointView {
     fn of(app: &App, id: EndpointId, state: EndpointState, mut deliveries: StateCounts) -> Self {
-        let health = match app.engine.endpoint_health(id) {
+        let mut health = match app.engine.endpoint_health(id) {
             Some(health) => {
-                // In flight is stored as waiting: it counts under one state, not under two.
+                // In flight to a place is stored as waiting: it counts under one state, not under
+                // two. What a worker has is stored as in flight, and comes on top.
                 let retries = health.in_flight_retries as u64;
                 let firsts = health.in_flight as u64 - retries;
                 deliveries.pending = deliveries.pending.saturating_sub(firsts);
                 deliveries.retrying = deliveries.retrying.saturating_sub(retries);
                 HealthView {
-                    in_flight: health.in_flight,
+                    in_flight: health.in_flight as u64,
                     window: health.window,
                     breaker: Some(health.breaker.as_str()),
                     hold_until: health.hold_until,
@@ -111,7 +113,8 @@ impl EndpointView {
             }
             None => HealthView { in_flight: 0, window: 0, breaker: None, hold_until: None },
         };
-        deliveries.in_flight += health.in_flight as u64;
+        deliveries.in_flight += health.in_flight;
+        health.in_flight = deliveries.in_flight;
         Self { endpoint_id: id, state, deliveries, health }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Extension, State};
+use axum::extract::State;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
@@ -20,13 +20,14 @@ use postrider_core::TenantId;
 use postrider_engine::notices::{Notice, TOPIC};
 use postrider_store::audit::Actor;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{OwnedSemaphorePermit, broadcast, watch};
+use tokio::sync::{OwnedSemaphorePermit, broadcast};
 
 use crate::App;
 use crate::answer::Answer;
 use crate::auth::Caller;
 use crate::extract::Query;
 use crate::problem::Problem;
+use crate::stopping::Stopping;
 
 pub(crate) const PATH: &str = "/v1/stream";
 
@@ -34,23 +35,12 @@ const LAST_EVENT_ID: &str = "last-event-id";
 /// Something is sent at least this often, so that a reader that went away is noticed.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Tells a connection, and a stream on it, that the server is about to stop.
-#[derive(Debug, Clone)]
-pub(crate) struct Stopping(pub(crate) watch::Receiver<bool>);
-
-impl Stopping {
-    pub(crate) async fn wait(&mut self) {
-        // An error means that the server is gone: that is a stop as well.
-        let _ = self.0.wait_for(|stopping| *stopping).await;
-    }
-}
-
 pub(crate) async fn follow(
     State(app): State<Arc<App>>,
     caller: Caller,
     mut query: Query,
     headers: HeaderMap,
-    stopping: Option<Extension<Stopping>>,
+    stopping: Stopping,
 ) -> Answer {
     if query.text("topic").is_some_and(|topic| topic != TOPIC) {
         return Err(Problem::invalid("topic", format!("there is only {TOPIC}")));
@@ -72,7 +62,7 @@ pub(crate) async fn follow(
         let_in: let_in(&app, caller.actor),
         tenant: caller.tenant,
         tenant_name: app.keys.tenant_name(caller.tenant).unwrap_or_default(),
-        stopping: stopping.map(|Extension(stopping)| stopping),
+        stopping,
         greeted: false,
         ended: false,
         _place: place,
@@ -115,7 +105,7 @@ struct Reader {
     feed: broadcast::Receiver<Arc<Notice>>,
     tenant: TenantId,
     tenant_name: String,
-    stopping: Option<Stopping>,
+    stopping: Stopping,
     greeted: bool,
     ended: bool,
     _place: OwnedSemaphorePermit,
@@ -145,15 +135,9 @@ impl Reader {
         let keep_alive = tokio::time::sleep(KEEP_ALIVE);
         tokio::pin!(keep_alive);
         loop {
-            let stop = async {
-                match &mut self.stopping {
-                    Some(stopping) => stopping.wait().await,
-                    None => std::future::pending().await,
-                }
-            };
             let received = tokio::select! {
                 biased;
-                () = stop => return None,
+                () = self.stopping.wait() => return None,
                 received = self.feed.recv() => received,
                 () = &mut keep_alive => return Some(Bytes::from_static(b": still here\n\n")),
             };
@@ -197,6 +181,7 @@ mod tests {
             kind: NoticeKind::BreakerOpened,
             endpoint: Some(EndpointId::from_i64(1)),
             source: None,
+            hub: None,
             delivery: None,
             detail: None,
         })
@@ -210,7 +195,7 @@ mod tests {
             feed,
             tenant: TenantId::DEFAULT,
             tenant_name: "default".into(),
-            stopping: None,
+            stopping: Stopping::never(),
             greeted: true,
             ended: false,
             _place: Arc::clone(places).acquire_owned().await.expect("a place"),

@@ -67,8 +67,14 @@ impl Throttle {
         }
     }
 
-    /// Counts a key that nobody knows, and says how to refuse it.
-    pub(crate) fn failed_login(&self, about: &Extensions, now: Timestamp) -> Problem {
+    /// Counts a key or a token that nobody knows, and says how to refuse it: with `unknown`, or
+    /// because there were too many.
+    pub(crate) fn failed_login(
+        &self,
+        about: &Extensions,
+        now: Timestamp,
+        unknown: &str,
+    ) -> Problem {
         let now = micros(now);
         if let Some(&Peer(address)) = about.get() {
             let taken = self.failed_logins.take(address, now);
@@ -80,7 +86,7 @@ impl Throttle {
                 return too_many_failed_logins(wait);
             }
         }
-        Problem::unauthorized("this key is not known")
+        Problem::unauthorized(unknown)
     }
 
     /// How often one key may be used, if that is limited.
@@ -256,7 +262,9 @@ mod tests {
 
     /// Fails logins until one is refused for being one too many; answers how many were not.
     fn fail_until_limited(throttle: &Throttle, about: &Extensions, now: Timestamp) -> u32 {
-        (0..1_000).find(|_| is_limited(&throttle.failed_login(about, now))).expect("a limit")
+        (0..1_000)
+            .find(|_| is_limited(&throttle.failed_login(about, now, "unknown")))
+            .expect("a limit")
     }
 
     #[test]

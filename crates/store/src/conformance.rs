@@ -17,9 +17,13 @@ pub mod configuration;
 pub mod counting;
 pub mod dead_letters;
 pub mod durability;
+pub mod event_types;
 pub mod fences;
 pub mod history;
+pub mod hubs;
 pub mod idempotency;
+pub mod lease_tokens;
+pub mod leasing;
 pub mod lines;
 pub mod paging;
 pub mod retention;
@@ -74,6 +78,28 @@ macro_rules! conformance {
                 a_parked_one_says_what_it_waits_for,
                 replays_stand_in_line_too,
             }
+            leasing {
+                a_leased_delivery_is_found_by_nobody_else,
+                what_is_leased_is_known_by_its_id,
+                an_ended_lease_is_tried_again,
+                ended_leases_come_in_the_order_they_ended,
+                a_leased_head_holds_its_line,
+                each_line_leases_its_own_head,
+                a_lease_that_comes_to_nothing_was_no_attempt,
+                a_leased_delivery_can_be_cancelled,
+                leased_ones_are_counted_listed_and_kept,
+                leases_survive_closing,
+                a_result_is_kept_until_a_reset,
+            }
+            lease_tokens {
+                an_answer_in_time_settles_it,
+                a_token_of_an_earlier_lease_changes_nothing,
+                an_extended_lease_keeps_its_fence,
+                a_lease_lives_until_its_end_and_not_longer,
+                a_lease_that_was_extended_meanwhile_has_not_lapsed,
+                only_what_may_be_tried_can_be_leased,
+                a_settle_that_believes_something_else_of_a_lease_changes_nothing,
+            }
             paging {
                 ready_ones_come_oldest_event_first,
                 held_ones_are_passed_over,
@@ -84,6 +110,11 @@ macro_rules! conformance {
                 only_what_may_be_tried_is_waiting,
                 the_unfinished_are_walked_completely,
                 the_unfinished_by_age,
+            }
+            event_types {
+                a_page_can_be_of_chosen_types,
+                a_page_of_chosen_types_keeps_to_its_bounds,
+                a_rare_type_is_found_among_many_others,
             }
             history {
                 a_success_at_the_first_try_is_an_attempt,
@@ -127,6 +158,9 @@ macro_rules! conformance {
                 a_webhook_sent_twice_is_kept_once,
                 sources_and_producers_have_keys_of_their_own,
                 events_are_found_by_their_source,
+            }
+            hubs {
+                hubs_come_back_and_are_unique,
             }
             auditing {
                 a_change_is_audited_newest_first,

@@ -3,11 +3,12 @@
 use std::pin::Pin;
 
 use async_trait::async_trait;
+use postrider_core::pattern::Pattern;
 use postrider_core::{Delivery, DeliveryId, EndpointId, EventId, TenantId, Timestamp};
 
 use crate::audit::Audit;
 use crate::error::Error;
-use crate::record::{NewDelivery, NewEvent, Settle, Settled, Waiting};
+use crate::record::{Leased, NewDelivery, NewEvent, Settle, Settled, Waiting};
 
 /// At most this many deliveries come in one page.
 pub const MAX_PAGE: usize = 2_048;
@@ -40,8 +41,11 @@ pub trait Journal: Send + Sync + 'static {
     async fn settle_by(&self, settles: Vec<Settle>, audit: Audit) -> Result<Vec<Settled>, Error>;
 
     /// Deliveries of `endpoint` that may be tried now: up to `limit` that have been ready since they
-    /// were made, oldest event first, and up to `limit` whose time came by `now`, earliest first.
-    /// Stops early after `max_bytes` of bodies, but never at nothing.
+    /// were made, and up to `limit` whose time came by `now`, both oldest event first. Where very many
+    /// times came, those that came first are preferred.
+    /// Stops early after `max_bytes` of bodies, but never at nothing. Event types are looked for one
+    /// delivery after the other: that takes as long as the endpoint's backlog is deep, but holds
+    /// nobody else up.
     async fn page(&self, page: Page) -> Result<Paged, Error>;
 
     /// When the earliest of the endpoint's timed deliveries is due.
@@ -49,6 +53,12 @@ pub trait Journal: Send + Sync + 'static {
 
     /// One waiting delivery, or none if it is not waiting, or waits behind another of its line.
     async fn waiting(&self, id: DeliveryId) -> Result<Option<Waiting>, Error>;
+
+    /// Those of `ids` that are leased, lapsed or not, whatever tenant they belong to; in no order.
+    async fn leased(&self, ids: Vec<DeliveryId>) -> Result<Vec<Leased>, Error>;
+
+    /// Up to `limit` deliveries whose lease has ended by `now`, and when the next one ends.
+    async fn lapsed(&self, now: Timestamp, limit: usize) -> Result<Lapsed, Error>;
 
     /// Unfinished deliveries of an endpoint with an id above `after`, in id order: whatever they
     /// wait for. With `born_before`, only those whose age began before it.
@@ -106,6 +116,16 @@ pub struct Page {
     pub max_bytes: usize,
     /// Deliveries the caller already holds: they are passed over.
     pub held: Vec<DeliveryId>,
+    /// Only events of these types; empty is any.
+    pub event_types: Vec<Pattern>,
+}
+
+/// Leases that have ended.
+#[derive(Debug, Clone, Default)]
+pub struct Lapsed {
+    pub leased: Vec<Leased>,
+    /// When the first ends that is not among them.
+    pub next: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -114,7 +134,8 @@ pub struct Paged {
     pub waiting: Vec<Waiting>,
     /// There may be more that is ready.
     pub more: bool,
-    /// When the endpoint's next timed delivery that is not in this page is due.
+    /// When the endpoint's next timed delivery that is not in this page is due, whatever the type
+    /// of its event.
     pub next_due: Option<Timestamp>,
 }
 

@@ -87,7 +87,8 @@ pub struct Waiting {
     pub delivery: Delivery,
     /// All tries ever made, counted or not, over all its lives.
     pub tries: u32,
-    /// Grows with every change, from 0; a write that names an older one changes nothing.
+    /// Grows with every change, from 0, except when a lease is made longer; a write that names an
+    /// older one changes nothing.
     pub fence: u32,
     /// It stands in a line: when it ends, the next one of the line becomes ready.
     pub in_line: bool,
@@ -100,13 +101,36 @@ pub struct Settle {
     pub endpoint: EndpointId,
     pub fence: u32,
     pub in_line: bool,
-    /// The state that was stored (never `InFlight` for a pushed delivery).
+    /// The state that was stored (`InFlight` only for a leased delivery). From `InFlight` to
+    /// `InFlight` a lease is made longer; that alone leaves the fence as it is.
     pub from: State,
+    /// To `InFlight` is to lease it until `next.due`.
     pub next: Next,
     /// The moment of the change.
     pub at: Timestamp,
     /// The try that led to it, if one did.
     pub attempt: Option<Attempt>,
+    /// What has to be so of its lease at `at`, or it is [`Settled::Stale`].
+    pub lease: Option<LeaseIs>,
+    /// What the worker called its result; none leaves what is there.
+    pub result: Option<String>,
+}
+
+/// How a lease stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeaseIs {
+    /// It ends later.
+    Live,
+    /// It has ended.
+    Lapsed,
+}
+
+/// A delivery in the hands of a worker.
+#[derive(Debug, Clone)]
+pub struct Leased {
+    /// `event` is without its body. `delivery.due` is when the lease ends.
+    pub waiting: Waiting,
+    pub leased_at: Timestamp,
 }
 
 /// What became of a [`Settle`].
@@ -156,8 +180,9 @@ pub struct DeliveryRecord {
     pub tries: u32,
     pub fence: u32,
     pub born: Timestamp,
-    /// Present while it waits.
+    /// Present while it waits; while it is leased, when the lease ends.
     pub due: Option<Timestamp>,
+    /// While it is leased, when the lease began.
     pub last_attempt_at: Option<Timestamp>,
     /// When it became terminal.
     pub ended_at: Option<Timestamp>,
@@ -169,6 +194,8 @@ pub struct DeliveryRecord {
     pub parked: bool,
     /// It was made by a replay, not when the event was accepted.
     pub replay: bool,
+    /// What the worker who took it called its result. A reset forgets it.
+    pub result: Option<String>,
 }
 
 impl DeliveryRecord {

@@ -2,7 +2,9 @@
 //! them.
 
 use async_trait::async_trait;
-use postrider_core::{Endpoint, EndpointId, JobId, KeyId, Source, SourceId, TenantId, Timestamp};
+use postrider_core::{
+    Endpoint, EndpointId, HubId, JobId, KeyId, Source, SourceId, TenantId, Timestamp,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::audit::{Audit, AuditQuery, AuditRecord};
@@ -36,6 +38,15 @@ pub trait Registry: Send + Sync + 'static {
 
     /// What came in by it stays.
     async fn delete_source(&self, id: SourceId, audit: Audit) -> Result<(), Error>;
+
+    /// All hubs of all tenants.
+    async fn hubs(&self) -> Result<Vec<HubRecord>, Error>;
+
+    /// Inserts or replaces. Another hub with the same hash makes it [`Error::Exists`].
+    async fn put_hub(&self, hub: HubRecord, audit: Audit) -> Result<(), Error>;
+
+    /// Its endpoints stay.
+    async fn delete_hub(&self, id: HubId, audit: Audit) -> Result<(), Error>;
 
     /// Seals every secret anew with the newest key; returns how many rows were rewritten.
     async fn reseal(&self) -> Result<u64, Error>;
@@ -71,6 +82,16 @@ pub trait Registry: Send + Sync + 'static {
     async fn open_jobs(&self) -> Result<Vec<JobRecord>, Error>;
 
     async fn put_job(&self, job: JobRecord, audit: Option<Audit>) -> Result<(), Error>;
+}
+
+/// A hub, and the hash of its token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HubRecord {
+    pub id: HubId,
+    pub tenant: TenantId,
+    pub name: String,
+    pub sha256: [u8; 32],
+    pub created_at: Timestamp,
 }
 
 /// An API key: never itself, only its hash.

@@ -3,10 +3,11 @@
 //!
 //! Reading order: what the file looks like ([`schema`], [`code`], [`rows`]), how it is opened
 //! ([`file`], [`config`]), who works on it ([`writer`], [`readers`], [`checkpoint`]), and what they
-//! do ([`append`], [`settle`], [`pages`], [`retention`], [`lists`], [`history`],
-//! [`configuration`], [`sources`], [`audit`]).
+//! do ([`append`], [`settle`], [`leases`], [`pages`], [`typed`], [`retention`], [`lists`],
+//! [`history`], [`configuration`], [`sources`], [`hubs`], [`audit`]).
 
 use std::fs::File;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -14,7 +15,8 @@ use std::thread::JoinHandle;
 use async_trait::async_trait;
 use postrider_core::delivery::State;
 use postrider_core::{
-    DeliveryId, Endpoint, EndpointId, EventId, JobId, KeyId, Source, SourceId, TenantId, Timestamp,
+    DeliveryId, Endpoint, EndpointId, EventId, HubId, JobId, KeyId, Source, SourceId, TenantId,
+    Timestamp,
 };
 use rusqlite::Connection;
 use tokio::sync::watch;
@@ -22,13 +24,13 @@ use tokio::sync::watch;
 use crate::audit::{Audit, AuditQuery, AuditRecord};
 use crate::error::Error;
 use crate::journal::{
-    Appending, Cutoffs, Journal, Page, Paged, RetentionStep, Unfinished, Urgency,
+    Appending, Cutoffs, Journal, Lapsed, Page, Paged, RetentionStep, Unfinished, Urgency,
 };
 use crate::ledger::{Count, DeliveryFilter, DeliveryQuery, EventQuery, Ledger, Listed, MAX_COUNT};
 use crate::record::{
-    Attempt, DeliveryRecord, Event, NewDelivery, NewEvent, Settle, Settled, Waiting,
+    Attempt, DeliveryRecord, Event, Leased, NewDelivery, NewEvent, Settle, Settled, Waiting,
 };
-use crate::registry::{JobRecord, KeyRecord, Registry, TenantRecord};
+use crate::registry::{HubRecord, JobRecord, KeyRecord, Registry, TenantRecord};
 use crate::sealing::Keyring;
 
 mod code;
@@ -50,11 +52,14 @@ mod append;
 mod audit;
 mod configuration;
 mod history;
+mod hubs;
+mod leases;
 mod lists;
 mod pages;
 mod retention;
 mod settle;
 mod sources;
+mod typed;
 
 #[cfg(test)]
 mod plans;
@@ -65,6 +70,7 @@ use batch::Batch;
 use checkpoint::Checkpointer;
 use config::{JOURNAL_READERS, LEDGER_READERS};
 use readers::Readers;
+use typed::Walk;
 use writer::{Belongings, Cost, Writer};
 
 /// Whether a database holds anything that only its keys can open.
@@ -195,7 +201,17 @@ impl Journal for Sqlite {
     }
 
     async fn page(&self, page: Page) -> Result<Paged, Error> {
-        self.journal.ask(move |conn| pages::page(conn, &page)).await
+        if page.event_types.is_empty() {
+            return self.journal.ask(move |conn| pages::page(conn, &page)).await;
+        }
+        let mut walk = Walk::new(page);
+        loop {
+            // One piece at a time, so that what other endpoints ask is answered in between.
+            match self.journal.ask(move |conn| walk.go_on(conn)).await? {
+                ControlFlow::Continue(on) => walk = on,
+                ControlFlow::Break(paged) => return Ok(paged),
+            }
+        }
     }
 
     async fn next_due(&self, endpoint: EndpointId) -> Result<Option<Timestamp>, Error> {
@@ -204,6 +220,14 @@ impl Journal for Sqlite {
 
     async fn waiting(&self, id: DeliveryId) -> Result<Option<Waiting>, Error> {
         self.journal.ask(move |conn| pages::waiting(conn, id)).await
+    }
+
+    async fn leased(&self, ids: Vec<DeliveryId>) -> Result<Vec<Leased>, Error> {
+        self.journal.ask(move |conn| leases::leased(conn, ids)).await
+    }
+
+    async fn lapsed(&self, now: Timestamp, limit: usize) -> Result<Lapsed, Error> {
+        self.journal.ask(move |conn| leases::lapsed(conn, now, limit)).await
     }
 
     async fn unfinished(
@@ -244,9 +268,11 @@ impl Journal for Sqlite {
 }
 
 fn settling_cost(settles: &[Settle]) -> Cost {
-    for settle in settles {
-        let states = [settle.from, settle.next.state];
-        assert!(!states.contains(&State::InFlight), "{} is in flight only in memory", settle.id);
+    for settle in settles.iter().filter(|settle| settle.next.state == State::InFlight) {
+        let ends = settle.next.due.is_some();
+        assert!(ends, "{} cannot be leased for ever", settle.id);
+        let tried = settle.attempt.is_some() || settle.result.is_some();
+        assert!(!tried, "{} cannot have come to anything while it is leased", settle.id);
     }
     Cost { rows: settles.len(), bytes: settles.iter().map(answer_bytes).sum() }
 }
@@ -422,6 +448,26 @@ impl Registry for Sqlite {
         self.configure(move |batch| {
             note(batch, Some(&audit))?;
             sources::delete_source(batch, id)
+        })
+        .await
+    }
+
+    async fn hubs(&self) -> Result<Vec<HubRecord>, Error> {
+        self.ledger.ask(hubs::hubs).await
+    }
+
+    async fn put_hub(&self, hub: HubRecord, audit: Audit) -> Result<(), Error> {
+        self.configure(move |batch| {
+            note(batch, Some(&audit))?;
+            hubs::put_hub(batch, &hub)
+        })
+        .await
+    }
+
+    async fn delete_hub(&self, id: HubId, audit: Audit) -> Result<(), Error> {
+        self.configure(move |batch| {
+            note(batch, Some(&audit))?;
+            hubs::delete_hub(batch, id)
         })
         .await
     }

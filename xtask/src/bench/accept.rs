@@ -1,5 +1,5 @@
 //! How many events a second are acknowledged: the gateway, which commits them first, beside the
-//! same kind of server that stores nothing.
+//! same server on a store that keeps nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;

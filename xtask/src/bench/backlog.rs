@@ -95,7 +95,8 @@ async fn carry_live(
     endpoint: &str,
     setting: &Setting,
 ) -> Result<Carried> {
-    let carried = carry(&gateway.events()?, &gateway.process, sink, setting.sustained, setting)
+    let events = gateway.events()?;
+    let carried = carry(&events, &gateway.process, &sink.arrivals, setting.sustained, setting)
         .await
         .with_context(|| gateway.last_words())?;
     gateway.until_settled(endpoint).await?;
@@ -131,7 +132,14 @@ async fn search(data: &Path, endpoint: EndpointId, now: Timestamp) -> Result<Dur
     let mut longest = Duration::ZERO;
     for _ in 0..SEARCHES {
         let limit = usize::try_from(DUE)?;
-        let page = Page { endpoint, now, limit, max_bytes: usize::MAX, held: Vec::new() };
+        let page = Page {
+            endpoint,
+            now,
+            limit,
+            max_bytes: usize::MAX,
+            held: Vec::new(),
+            event_types: Vec::new(),
+        };
         let started = Instant::now();
         let paged = store.page(page).await?;
         longest = longest.max(started.elapsed());

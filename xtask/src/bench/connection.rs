@@ -2,16 +2,18 @@
 
 use std::net::SocketAddr;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
+use serde::Deserialize;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
-/// Answers are small; a batch of a thousand results is the largest.
+/// Answers are small; a batch of a thousand results and a lease of a hundred events are the
+/// largest.
 const MAX_ANSWER_BYTES: usize = 4 << 20;
 
 /// What every request to one place has in common.
@@ -95,4 +97,13 @@ impl Drop for Connection {
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) body: Bytes,
+}
+
+impl Answer {
+    /// What it says, if its status is the one that was wanted.
+    pub(crate) fn json<'a, T: Deserialize<'a>>(&'a self, wanted: StatusCode) -> Result<T> {
+        let (status, body) = (self.status, &self.body);
+        ensure!(status == wanted, "answered {status}: {}", String::from_utf8_lossy(body));
+        serde_json::from_slice(body).context("an answer that is not as expected")
+    }
 }

@@ -17,7 +17,7 @@ use super::peer::Peer;
 use super::process::{Process, Usage};
 use super::report::{Figure, Row, Wanted};
 use super::sample::{per_second, share};
-use super::sink::{Manner, Sink};
+use super::sink::{Arrivals, Manner, Sink};
 
 /// More numbers than any run can use.
 pub(crate) const MAX_EVENTS: usize = 1 << 22;
@@ -36,7 +36,8 @@ pub(crate) async fn measure(setting: &Setting) -> Result<Vec<Row>> {
     let gateway = Gateway::start(&setting.binary, &setting.folder.join("end-to-end")).await?;
     let endpoint =
         gateway.create_endpoint(&json!({"url": sink.url(), "event_types": ["*"]})).await?;
-    let carried = carry(&gateway.events()?, &gateway.process, &sink, setting.sustained, setting)
+    let events = gateway.events()?;
+    let carried = carry(&events, &gateway.process, &sink.arrivals, setting.sustained, setting)
         .await
         .with_context(|| gateway.last_words())?;
     let after = passed(&pass, &passed_sink, setting).await?;
@@ -80,7 +81,8 @@ pub(crate) async fn measure(setting: &Setting) -> Result<Vec<Row>> {
 
 async fn passed(pass: &Peer, sink: &Sink, setting: &Setting) -> Result<Carried> {
     let half = setting.sustained / 2;
-    carry(&pass.target()?, &pass.process, sink, half, setting).await.context("the pass-through")
+    let carried = carry(&pass.target()?, &pass.process, &sink.arrivals, half, setting).await;
+    carried.context("the pass-through")
 }
 
 /// What a run of [`carry`] came to.
@@ -99,7 +101,7 @@ pub(crate) struct Carried {
 
 impl Carried {
     /// Of two runs of the same length.
-    fn mean(&self, other: &Self) -> Self {
+    pub(crate) fn mean(&self, other: &Self) -> Self {
         Self {
             per_second: f64::midpoint(self.per_second, other.per_second),
             processor: self.processor.zip(other.processor).map(|(one, two)| (one + two) / 2),
@@ -108,18 +110,17 @@ impl Carried {
     }
 }
 
-/// Lets producers post to `target` for `time` and counts at the sink; returns once everything that
+/// Lets producers post to `target` for `time` and counts the arrivals; returns once everything that
 /// was accepted has arrived.
 pub(crate) async fn carry(
     target: &Target,
     carrier: &Process,
-    sink: &Sink,
+    arrivals: &Arc<Arrivals>,
     time: Duration,
     setting: &Setting,
 ) -> Result<Carried> {
-    let arrivals = Arc::clone(&sink.arrivals);
     let earlier = arrivals.unique();
-    let numbers = Arc::clone(&arrivals);
+    let numbers = Arc::clone(arrivals);
     let next = move || numbers.take_number().map(|number| event::single("bench.live", number));
     let producers = Producers::start(target, CONNECTIONS, next).await?;
     sleep(setting.warm_up).await;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
 use http::{Method, StatusCode};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::interval;
 
 use super::connection::{Answer, Connection, Target};
@@ -23,6 +23,7 @@ const READY_POLL: Duration = Duration::from_millis(2);
 const SETTLED_POLL: Duration = Duration::from_millis(50);
 /// How much of its log is shown when it fails.
 const LOG_TAIL_LINES: usize = 20;
+const WHO: &str = "the gateway";
 
 #[derive(Debug)]
 pub(crate) struct Gateway {
@@ -31,6 +32,19 @@ pub(crate) struct Gateway {
     pub(crate) start_up: Duration,
     target: Target,
     log: PathBuf,
+}
+
+/// Where workers go.
+#[derive(Debug, Clone)]
+pub(crate) struct Desk {
+    pub(crate) lease: Target,
+    pub(crate) ack: Target,
+}
+
+/// A hub as the gateway knows it. No `Debug`: the token is a secret.
+pub(crate) struct HubAccount {
+    pub(crate) id: String,
+    pub(crate) token: String,
 }
 
 impl Gateway {
@@ -66,13 +80,31 @@ impl Gateway {
         self.target.at(Method::POST, "/v1/events/batch")
     }
 
+    /// Where workers lease deliveries of a pull endpoint, and where they acknowledge them.
+    pub(crate) fn desk(&self, endpoint: &str) -> Result<Desk> {
+        Ok(Desk {
+            lease: self.target.at(Method::POST, &format!("/v1/endpoints/{endpoint}/lease"))?,
+            ack: self.target.at(Method::POST, "/v1/leases/ack")?,
+        })
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.target.address)
+    }
+
     pub(crate) async fn create_endpoint(&self, endpoint: &Value) -> Result<String> {
-        let body = serde_json::to_vec(endpoint)?.into();
-        let answer = self.call(Method::POST, "/v1/endpoints", body).await?;
-        let said = String::from_utf8_lossy(&answer.body);
-        ensure!(answer.status == StatusCode::CREATED, "{} for an endpoint: {said}", answer.status);
-        let created: Value = serde_json::from_slice(&answer.body)?;
-        created["id"].as_str().map(str::to_owned).with_context(|| format!("no id in {said}"))
+        let created = self.create("/v1/endpoints", endpoint).await?;
+        text_of(&created, "id")
+    }
+
+    pub(crate) async fn create_hub(&self, name: &str) -> Result<HubAccount> {
+        let created = self.create("/v1/hubs", &json!({"name": name})).await?;
+        Ok(HubAccount { id: text_of(&created, "id")?, token: text_of(&created, "token")? })
+    }
+
+    pub(crate) async fn is_connected(&self, hub: &str) -> Result<bool> {
+        let shown = self.read(&format!("/v1/hubs/{hub}")).await?;
+        shown["connected"].as_bool().with_context(|| format!("not said in {shown}"))
     }
 
     /// Waits until no delivery of the endpoint is unfinished.
@@ -92,28 +124,34 @@ impl Gateway {
     /// Asks it to drain and end; fails if it does not end well.
     pub(crate) async fn stop(self) -> Result<()> {
         let Self { process, log, .. } = self;
-        let status = process.terminate(STOPPED_WITHIN).await.with_context(|| tail(&log))?;
-        ensure!(status.success(), "the gateway ended with {status}; {}", tail(&log));
+        let status = process.terminate(STOPPED_WITHIN).await.with_context(|| tail(WHO, &log))?;
+        ensure!(status.success(), "the gateway ended with {status}; {}", tail(WHO, &log));
         Ok(())
     }
 
     /// What to say when something failed: the end of its log.
     pub(crate) fn last_words(&self) -> String {
-        tail(&self.log)
+        tail(WHO, &self.log)
     }
 
     async fn is_settled(&self, endpoint: &str) -> Result<bool> {
-        let path = format!("/v1/endpoints/{endpoint}/stats");
-        let answer = self.call(Method::GET, &path, Bytes::new()).await?;
-        let said = String::from_utf8_lossy(&answer.body);
-        ensure!(answer.status == StatusCode::OK, "{} for {path}: {said}", answer.status);
-        let stats: Value = serde_json::from_slice(&answer.body)?;
+        let stats = self.read(&format!("/v1/endpoints/{endpoint}/stats")).await?;
         let mut unfinished = 0;
         for state in ["pending", "in_flight", "retrying"] {
             let count = stats["deliveries"][state].as_u64();
-            unfinished += count.with_context(|| format!("no count of {state} in {said}"))?;
+            unfinished += count.with_context(|| format!("no count of {state} in {stats}"))?;
         }
         Ok(unfinished == 0)
+    }
+
+    async fn create(&self, path: &str, what: &Value) -> Result<Value> {
+        let answer = self.call(Method::POST, path, serde_json::to_vec(what)?.into()).await?;
+        answer.json(StatusCode::CREATED).with_context(|| format!("creating at {path}"))
+    }
+
+    async fn read(&self, path: &str) -> Result<Value> {
+        let answer = self.call(Method::GET, path, Bytes::new()).await?;
+        answer.json(StatusCode::OK).with_context(|| format!("reading {path}"))
     }
 
     async fn call(&self, method: Method, path: &str, body: Bytes) -> Result<Answer> {
@@ -144,9 +182,15 @@ fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
-fn tail(log: &Path) -> String {
+fn text_of(object: &Value, field: &str) -> Result<String> {
+    // The object is not shown: it may hold a token.
+    object[field].as_str().map(str::to_owned).with_context(|| format!("no {field} in an answer"))
+}
+
+/// The end of the log of `who`.
+pub(crate) fn tail(who: &str, log: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
     let shown = &lines[lines.len().saturating_sub(LOG_TAIL_LINES)..];
-    format!("the gateway's last words:\n{}\n", shown.join("\n"))
+    format!("{who}'s last words:\n{}\n", shown.join("\n"))
 }

@@ -42,8 +42,8 @@ async fn compare(gateway: &Gateway, setting: &Setting) -> Result<Vec<Row>> {
     gateway.create_endpoint(&endpoint).await?;
     let target = gateway.events()?;
     let warm_up = events_in(setting.warm_up, PER_SECOND).min(count);
-    arrivals_at(PER_SECOND, &target, &healthy, "healthy.tick", warm_up).await?;
-    let alone = arrivals_at(PER_SECOND, &target, &healthy, "healthy.tick", count).await?;
+    arrivals_at(PER_SECOND, &target, &healthy.arrivals, "healthy.tick", warm_up).await?;
+    let alone = arrivals_at(PER_SECOND, &target, &healthy.arrivals, "healthy.tick", count).await?;
 
     let more = events_in(setting.sustained, MORE_PER_SECOND);
     let hanging = Sink::start(Manner::Hang, BURST + more).await?;
@@ -61,7 +61,7 @@ async fn compare(gateway: &Gateway, setting: &Setting) -> Result<Vec<Row>> {
     background.spawn(async move {
         post_hanging(&hanging_target, MORE_PER_SECOND, BURST..BURST + more).await
     });
-    let beside = arrivals_at(PER_SECOND, &target, &healthy, "healthy.tick", count).await?;
+    let beside = arrivals_at(PER_SECOND, &target, &healthy.arrivals, "healthy.tick", count).await?;
     while let Some(ended) = background.join_next().await {
         ended??;
     }

@@ -19,9 +19,9 @@ use super::gateway::Gateway;
 use super::load::{self, CONNECTIONS};
 use super::report::{Figure, Row, Wanted};
 use super::sample::Sample;
-use super::sink::{Manner, Sink};
+use super::sink::{Arrivals, Manner, Sink};
 
-const PER_SECOND: u32 = 200;
+pub(crate) const PER_SECOND: u32 = 200;
 const ALL_ARRIVED_WITHIN: Duration = Duration::from_mins(1);
 
 pub(crate) async fn measure(setting: &Setting) -> Result<Vec<Row>> {
@@ -31,13 +31,8 @@ pub(crate) async fn measure(setting: &Setting) -> Result<Vec<Row>> {
     let gateway = Gateway::start(&setting.binary, &setting.folder.join("latency")).await?;
     let sink = Sink::start(Manner::Answer, count * 2).await?;
     gateway.create_endpoint(&json!({"url": sink.url(), "event_types": ["bench.*"]})).await?;
-    let target = gateway.events()?;
-    let warm_up = events_in(setting.warm_up, PER_SECOND).min(count);
-    let passage = async {
-        arrivals_at(PER_SECOND, &target, &sink, "bench.warm", warm_up).await?;
-        arrivals_at(PER_SECOND, &target, &sink, "bench.live", count).await
-    };
-    let passage = passage.await.with_context(|| gateway.last_words())?;
+    let passage = passage(&gateway.events()?, &sink.arrivals, setting).await;
+    let passage = passage.with_context(|| gateway.last_words())?;
     gateway.stop().await?;
 
     let row = |percent, wanted| -> Result<Row> {
@@ -57,19 +52,29 @@ pub(crate) fn events_in(time: Duration, per_second: u32) -> usize {
     usize::try_from(time.as_millis() * u128::from(per_second) / 1_000).unwrap_or(usize::MAX)
 }
 
-/// Posts `count` events at a fixed rate and takes, for each, the time from its post to its arrival
-/// at the sink.
+/// How long events take to arrive at the moderate rate, after a warm-up at the same rate.
+pub(crate) async fn passage(
+    target: &Target,
+    arrivals: &Arrivals,
+    setting: &Setting,
+) -> Result<Sample> {
+    let count = events_in(setting.sustained, PER_SECOND);
+    let warm_up = events_in(setting.warm_up, PER_SECOND).min(count);
+    arrivals_at(PER_SECOND, target, arrivals, "bench.warm", warm_up).await?;
+    arrivals_at(PER_SECOND, target, arrivals, "bench.live", count).await
+}
+
+/// Posts `count` events at a fixed rate and takes, for each, the time from its post to its arrival.
 pub(crate) async fn arrivals_at(
     rate: u32,
     target: &Target,
-    sink: &Sink,
+    arrivals: &Arrivals,
     kind: &'static str,
     count: usize,
 ) -> Result<Sample> {
-    let arrivals = &sink.arrivals;
     let earlier = arrivals.unique();
     let numbers: Arc<[u64]> = (0..count)
-        .map(|_| arrivals.take_number().context("the sink holds no more events"))
+        .map(|_| arrivals.take_number().context("there are no more numbers for events"))
         .collect::<Result<_>>()?;
     let named = Arc::clone(&numbers);
     let body = move |index: usize| event::single(kind, named[index]);

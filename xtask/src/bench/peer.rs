@@ -1,10 +1,12 @@
-//! What the gateway is held against: the same HTTP server, and for the pass-through the same HTTP
-//! client and the same headers on the wire, with nothing stored in between. Each runs as a process
-//! of its own, as the gateway does, and ends with the bench.
+//! What the gateway is held against. The null server is the gateway itself, on a store that says yes
+//! and forgets. The pass-through has the same HTTP server, the same HTTP client and the same headers on
+//! the wire, with nothing stored in between. Each runs as a process of its own, as the gateway does,
+//! and ends with the bench.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,13 +21,19 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use postrider_engine::destination::{Destination, Guard};
 use postrider_engine::http_client::{Client, ClientOptions, Post};
-use postrider_server::ConnectionLimits;
+use postrider_engine::ports::{Clock as _, Entropy as _, SystemClock, SystemEntropy};
+use postrider_engine::{Engine, Options};
+use postrider_server::{ConnectionLimits, Inbound, Keys, ServerOptions, ensure_admin_key};
+use postrider_store::Store;
+use postrider_store::sealing::{Keyring, SealingKey};
+use postrider_store::sqlite::{self, Sqlite};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use super::connection::{Target, bearer};
+use super::forgetful::Forgetful;
 use super::process::Process;
 
 /// The key that producers present to the gateway and to its peers.
@@ -77,31 +85,42 @@ pub(crate) struct PassArguments {
 }
 
 pub(crate) fn serve_null() -> Result<()> {
-    serve(|| Ok(null_router(Arc::new(Null::new()?))))
+    let folder = tempfile::tempdir()?;
+    serve(null_router(folder.path()))
 }
 
 pub(crate) fn serve_pass(arguments: &PassArguments) -> Result<()> {
     let to = arguments.to;
-    serve(|| pass_router(to))
+    serve(async move { pass_router(to) })
 }
 
 /// Prints its address, then serves until the process that started it closes its input.
-fn serve(router: impl FnOnce() -> Result<Router>) -> Result<()> {
+fn serve(router: impl Future<Output = Result<Router>>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
+        let router = router.await?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         println!("{}", listener.local_addr()?);
         let ended = async {
             // It ends with its input, whatever that has to say.
             let _ = tokio::task::spawn_blocking(|| io::stdin().read_to_end(&mut Vec::new())).await;
         };
-        postrider_server::serve(listener, router()?, ConnectionLimits::default(), ended).await?;
+        postrider_server::serve(listener, router, ConnectionLimits::default(), ended).await?;
         Ok(())
     })
 }
 
-fn null_router(state: Arc<Null>) -> Router {
-    Router::new().route("/v1/events", post(acknowledge)).with_state(state)
+/// The whole gateway, but for storing events.
+async fn null_router(folder: &Path) -> Result<Router> {
+    let keyring = Keyring::new(vec![SealingKey::from_bytes([7; 32])])?;
+    let kept = Sqlite::open(&folder.join("null.db"), sqlite::Options::default(), keyring)?;
+    let store: Arc<dyn Store> = Arc::new(Forgetful { kept });
+    let entropy = Arc::new(SystemEntropy);
+    ensure_admin_key(&*store, SystemClock.now(), entropy.secret_bytes(), Some(KEY)).await?;
+    let (keys, inbound) = (Keys::load(&*store).await?, Inbound::load(&*store).await?);
+    let options = Options::default();
+    let engine = Engine::start(options, store, Arc::new(SystemClock), entropy).await?;
+    Ok(postrider_server::router(engine, keys, inbound, ServerOptions::default()))
 }
 
 fn pass_router(to: SocketAddr) -> Result<Router> {
@@ -114,7 +133,7 @@ fn pass_router(to: SocketAddr) -> Result<Router> {
         egress_proxy: None,
     };
     let state = Arc::new(Pass {
-        null: Null::new()?,
+        yes: Yes::new()?,
         client: Client::new(options)?,
         destination,
         permits: Arc::new(Semaphore::new(PASS_IN_FLIGHT)),
@@ -124,14 +143,14 @@ fn pass_router(to: SocketAddr) -> Result<Router> {
 
 /// What it takes to acknowledge an event: the key and the next id.
 #[derive(Debug)]
-struct Null {
+struct Yes {
     key: HeaderValue,
     count: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Pass {
-    null: Null,
+    yes: Yes,
     client: Client,
     destination: Arc<Destination>,
     permits: Arc<Semaphore>,
@@ -158,15 +177,8 @@ struct Acknowledgement<'a> {
     duplicate: bool,
 }
 
-async fn acknowledge(State(null): State<Arc<Null>>, headers: HeaderMap, body: Bytes) -> Response {
-    match null.accept(&headers, &body) {
-        Ok((acknowledgement, _)) => acknowledgement,
-        Err(refusal) => refusal.into_response(),
-    }
-}
-
 async fn pass(State(state): State<Arc<Pass>>, headers: HeaderMap, body: Bytes) -> Response {
-    let (acknowledgement, payload) = match state.null.accept(&headers, &body) {
+    let (acknowledgement, payload) = match state.yes.accept(&headers, &body) {
         Ok(accepted) => accepted,
         Err(refusal) => return refusal.into_response(),
     };
@@ -183,7 +195,7 @@ async fn pass(State(state): State<Arc<Pass>>, headers: HeaderMap, body: Bytes) -
     acknowledgement
 }
 
-impl Null {
+impl Yes {
     fn new() -> Result<Self> {
         Ok(Self { key: bearer(KEY)?, count: AtomicU64::new(0) })
     }
@@ -276,11 +288,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn producers_and_the_null_server_count_the_same() {
-        let state = Arc::new(Null::new().expect("a key"));
-        let produced = produce(start(null_router(Arc::clone(&state))).await).await;
+    async fn the_null_server_acknowledges_and_keeps_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let address = start(null_router(folder.path()).await.expect("a router")).await;
+        let produced = produce(address).await;
         assert_eq!((produced.accepted, produced.refused), (EVENTS, 0));
-        assert_eq!(state.count.load(Ordering::Relaxed), EVENTS);
+        let list = target(address, Some(KEY)).at(http::Method::GET, "/v1/events");
+        let mut connection = Connection::open(address).await.expect("a connection");
+        let request = list.expect("a target").request(Bytes::new());
+        let listed = connection.send(request).await.expect("an answer");
+        let listed: serde_json::Value = serde_json::from_slice(&listed.body).expect("JSON");
+        assert_eq!(listed["data"], serde_json::json!([]));
     }
 
     #[tokio::test]
@@ -295,8 +313,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_null_server_refuses_what_the_gateway_would() {
-        let address = start(null_router(Arc::new(Null::new().expect("a key")))).await;
+    async fn the_pass_through_refuses_what_the_gateway_would() {
+        let sink = Sink::start(Manner::Answer, 8).await.expect("a sink");
+        let address = start(pass_router(sink.address).expect("a router")).await;
         let mut connection = Connection::open(address).await.expect("a connection");
         for (key, body, status) in [
             (Some(KEY), event::single("a.b", 1), 202),

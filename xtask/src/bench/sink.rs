@@ -73,7 +73,8 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    fn new(capacity: usize) -> Self {
+    /// `capacity` is how many numbers it can hand out.
+    pub(crate) fn new(capacity: usize) -> Self {
         Self {
             epoch: Instant::now(),
             next: AtomicU64::new(0),
@@ -119,12 +120,11 @@ impl Arrivals {
         Ok(())
     }
 
-    fn note(&self, payload: &[u8]) {
+    /// The event of this number is here.
+    pub(crate) fn note(&self, number: u64) {
         let now = u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1);
-        let slot = event::number(payload)
-            .and_then(|number| usize::try_from(number).ok())
-            .and_then(|index| self.at.get(index));
-        // What is not one of ours is no arrival.
+        let slot = usize::try_from(number).ok().and_then(|index| self.at.get(index));
+        // A number that was not handed out is none of ours either.
         let Some(slot) = slot else { return };
         match slot.compare_exchange(0, now, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => self.unique.fetch_add(1, Ordering::AcqRel),
@@ -153,8 +153,11 @@ async fn answer(stream: TcpStream, manner: Manner, arrivals: Arc<Arrivals>) {
     let respond = service_fn(|request: Request<Incoming>| {
         let arrivals = Arc::clone(&arrivals);
         async move {
-            if let Ok(body) = Limited::new(request.into_body(), MAX_BODY_BYTES).collect().await {
-                arrivals.note(&body.to_bytes());
+            let body = Limited::new(request.into_body(), MAX_BODY_BYTES).collect().await;
+            // What is not one of ours is no arrival.
+            let number = body.ok().and_then(|body| event::number(&body.to_bytes()));
+            if let Some(number) = number {
+                arrivals.note(number);
             }
             match manner {
                 Manner::Answer => Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new())),

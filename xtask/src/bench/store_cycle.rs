@@ -155,6 +155,8 @@ fn one(ids: &mut Sequence) -> (NewEvent, Settle) {
             error: None,
             response: None,
         }),
+        lease: None,
+        result: None,
     };
     (new, settle)
 }

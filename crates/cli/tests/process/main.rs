@@ -10,13 +10,16 @@ mod producers;
 mod sink;
 
 mod crash;
+mod listen;
 mod outage;
 mod policy;
 mod rebinding;
 mod refusal;
+mod relay;
 mod secrets;
 mod start;
 mod stop;
+mod work;
 
 use std::time::Duration;
 

@@ -103,6 +103,7 @@ pub(crate) fn happening() -> impl Strategy<Value = Happening> {
         3 => Just(Happening::Start),
         6 => outcome().prop_map(Happening::Finish),
         1 => Just(Happening::LeaseExpired),
+        1 => Just(Happening::Release),
         1 => Just(Happening::Sweep),
         1 => Just(Happening::Reset),
         1 => Just(Happening::Cancel),

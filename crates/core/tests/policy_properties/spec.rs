@@ -149,6 +149,29 @@ fn network_and_timeout_are_told_apart() {
     assert_eq!(class(Sighting::Status(500)), Class::Retryable);
 }
 
+/// Every rule there is, turned against what it must not touch.
+#[test]
+fn what_whoever_took_it_says_stands_whatever_the_policy() {
+    let hint = Some(Duration::from_secs(9));
+    for rule in
+        ["final", "final_and_disable", "retryable", "rate_limited", "rate_limited_if_hinted"]
+    {
+        let policy = built(&format!(
+            r#"{{"classify":{{"network":"{rule}","timeout":"{rule}","4xx":"{rule}","5xx":"{rule}"}}}}"#
+        ));
+        for class in [Class::Final, Class::Retryable, Class::RateLimited] {
+            for retry_after in [None, hint] {
+                let expected = Outcome::Failed { class, retry_after, disable: false };
+                assert_eq!(policy.classify(Sighting::Told(class), retry_after), expected, "{rule}");
+            }
+        }
+        for retry_after in [None, hint] {
+            let outcome = policy.classify(Sighting::Done, retry_after);
+            assert_eq!(outcome, Outcome::Delivered, "{rule}");
+        }
+    }
+}
+
 #[test]
 fn an_entry_for_every_status_or_none_a_success_stays_one() {
     let policy = built(

@@ -98,7 +98,9 @@ fn check_times(
     if next.state != State::Retrying {
         return Ok(());
     }
-    prop_assert!(expires.is_none_or(|expires| due <= expires), "a retry past the age");
+    // One that is given back is as old as it was.
+    let aged = happening == Happening::Release;
+    prop_assert!(aged || expires.is_none_or(|expires| due <= expires), "a retry past the age");
     let hint = match happening {
         Happening::Finish(Outcome::Failed {
             class: Class::RateLimited,
@@ -108,11 +110,18 @@ fn check_times(
         Happening::Start
         | Happening::Finish(_)
         | Happening::LeaseExpired
+        | Happening::Release
         | Happening::Sweep
         | Happening::Reset
         | Happening::Cancel => None,
     };
-    if let Some(hint) = hint {
+    if happening == Happening::Release {
+        prop_assert!(!next.counted);
+        prop_assert_eq!(due, now);
+    } else if happening == Happening::LeaseExpired {
+        prop_assert!(next.counted);
+        prop_assert_eq!(due, now);
+    } else if let Some(hint) = hint {
         let limit = expires.unwrap_or(now.plus(MAX_HINT_WITHOUT_AGE));
         prop_assert!(due >= now.plus(hint).min(limit), "a hint honoured early");
         prop_assert!(due <= now.plus(hint.saturating_add(MAX_HINT_JITTER)));
@@ -131,6 +140,10 @@ fn check_move(before: &Delivery, happening: Happening, next: &Next) -> Checked {
     let allowed = match happening {
         Happening::Start => matches!(before.state, State::Pending | State::Retrying),
         Happening::Finish(_) | Happening::LeaseExpired => before.state == State::InFlight,
+        Happening::Release => {
+            before.state == State::InFlight
+                && matches!(next.state, State::Pending | State::Retrying)
+        }
         Happening::Sweep => {
             matches!(before.state, State::Pending | State::Retrying) && next.state == State::Dead
         }
@@ -264,7 +277,7 @@ proptest! {
     }
 
     #[test]
-    fn a_lapsed_lease_is_a_retryable_failure(
+    fn a_lapsed_lease_is_a_retryable_failure_that_waits_no_longer(
         before in any::delivery(),
         policy in any::policy(),
         now in any::time(),
@@ -272,10 +285,18 @@ proptest! {
     ) {
         let failure =
             Outcome::Failed { class: Class::Retryable, retry_after: None, disable: false };
-        prop_assert_eq!(
-            step(&before, Happening::LeaseExpired, &policy, now, jitter),
-            step(&before, Happening::Finish(failure), &policy, now, jitter)
-        );
+        let failed = step(&before, Happening::Finish(failure), &policy, now, jitter);
+        match (step(&before, Happening::LeaseExpired, &policy, now, jitter), failed) {
+            (Transition::Moves(lapsed), Transition::Moves(failed)) => {
+                prop_assert_eq!(lapsed.attempts, failed.attempts);
+                prop_assert_eq!(lapsed.class, failed.class);
+                // What a backoff takes past its age, a try at once need not.
+                let alive = lapsed.state == State::Retrying;
+                prop_assert!(alive || (lapsed.state, lapsed.reason) == (failed.state, failed.reason));
+                prop_assert_eq!(lapsed.due, alive.then_some(now));
+            }
+            (lapsed, failed) => prop_assert_eq!(lapsed, failed),
+        }
     }
 }
 

@@ -133,7 +133,7 @@ fn an_event_whose_holder_went_away_counts_as_a_failure() {
     let mut track = Track::new(preset(Preset::Inbox));
     track.moves(Happening::Start);
     let next = track.moves(Happening::LeaseExpired);
-    is_retrying(&track, &next, 1, seconds(10));
+    is_retrying(&track, &next, 1, seconds(0));
     assert_eq!(next.class, Some(Class::Retryable));
 }
 

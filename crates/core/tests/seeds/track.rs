@@ -169,6 +169,7 @@ impl Track {
             Happening::Finish(Outcome::Delivered),
             Happening::Finish(retryable()),
             Happening::LeaseExpired,
+            Happening::Release,
             Happening::Sweep,
         ] {
             let transition = self.meet(happening);

@@ -53,6 +53,7 @@ fn the_edges_are_those_of_the_design() {
         "in_flight -> dead (exhausted)",
         "in_flight -> dead (expired)",
         "in_flight -> retrying",
+        "in_flight -> pending",
         "in_flight -> cancelled",
         "retrying -> in_flight",
         "retrying -> dead (exhausted)",

@@ -166,7 +166,7 @@ fn describe(happening: Happening, effect: &Effect) -> String {
         Wait::EndOfAge => parts.push("due at the end of its age".into()),
     }
     match happening {
-        Happening::Finish(_) | Happening::LeaseExpired => {
+        Happening::Finish(_) | Happening::LeaseExpired | Happening::Release => {
             parts.push(if next.counted { "counts" } else { "does not count" }.into());
         }
         Happening::Reset => parts.push("attempts and age from zero".into()),

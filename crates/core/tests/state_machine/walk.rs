@@ -14,7 +14,7 @@ const MAX_AGE: Duration = Duration::from_hours(1);
 
 /// What a situation is made of: each dimension with its values, in the order `step` asks for them.
 pub(crate) const DIMENSIONS: [&[&str]; 4] = [
-    &["attempts left", "on its last attempt", "no attempt left"],
+    &["untried", "attempts left", "on its last attempt", "no attempt left"],
     &["deferrals left", "no deferral left"],
     &["age left", "age almost used", "age used"],
     &["due", "not due"],
@@ -117,7 +117,8 @@ fn following(happening: &Happening) -> Option<Happening> {
                 (Class::RateLimited, _, Some(_)) => Some(Happening::LeaseExpired),
             }
         }
-        Happening::LeaseExpired => Some(Happening::Sweep),
+        Happening::LeaseExpired => Some(Happening::Release),
+        Happening::Release => Some(Happening::Sweep),
         Happening::Sweep => Some(Happening::Reset),
         Happening::Reset => Some(Happening::Cancel),
         Happening::Cancel => None,
@@ -138,6 +139,7 @@ fn name(happening: Happening) -> &'static str {
             }
         }
         Happening::LeaseExpired => "lease expired",
+        Happening::Release => "given back",
         Happening::Sweep => "age sweep",
         Happening::Reset => "reset",
         Happening::Cancel => "cancel",
@@ -172,11 +174,7 @@ fn visit(state: State, happening: Happening, [attempts, deferrals, age, due]: Si
     ][age];
     let delivery = Delivery {
         state,
-        attempts: if state == State::Pending {
-            0
-        } else {
-            [1, MAX_ATTEMPTS - 1, MAX_ATTEMPTS][attempts]
-        },
+        attempts: [0, 1, MAX_ATTEMPTS - 1, MAX_ATTEMPTS][attempts],
         deferrals: [0, MAX_DEFERRALS][deferrals],
         due: [now, now.plus(Duration::from_secs(1))][due],
         born,

@@ -217,7 +217,13 @@ fn report(status: ExitStatus, printed: Kept, complaints: &Kept) -> Report {
         truncated: printed.truncated,
     });
     match status.code() {
-        Some(0) => Report { sighting: Sighting::Exit(0), retry_after: None, error: None, response },
+        Some(0) => Report {
+            sighting: Sighting::Exit(0),
+            retry_after: None,
+            error: None,
+            response,
+            result: None,
+        },
         Some(code) => {
             let error = with_tail(format!("exit code {code}"), complaints);
             Report { response, ..failed(Sighting::Exit(code), error) }
@@ -230,7 +236,7 @@ fn report(status: ExitStatus, printed: Kept, complaints: &Kept) -> Report {
 }
 
 fn failed(sighting: Sighting, error: String) -> Report {
-    Report { sighting, retry_after: None, error: Some(error), response: None }
+    Report { sighting, retry_after: None, error: Some(error), response: None, result: None }
 }
 
 fn with_tail(said: String, complaints: &Kept) -> String {

@@ -17,6 +17,7 @@ use super::*;
 use crate::destination::Guard;
 use crate::route::{Defaults, Judges};
 
+mod fetched;
 mod model;
 
 const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
@@ -60,7 +61,7 @@ fn endpoint(id: i64) -> Endpoint {
 fn route(endpoint: Endpoint) -> Arc<Route> {
     let defaults = Defaults { timeout: seconds(15), max_in_flight: 8 };
     let guard = Guard::new(Vec::new());
-    let judges = Judges { guard: &guard, commands: None };
+    let judges = Judges { guard: &guard, commands: None, hubs: None };
     let compiled = Route::compile(Arc::new(endpoint), &Presets::default(), judges, defaults, START);
     Arc::new(compiled.expect("a valid endpoint"))
 }

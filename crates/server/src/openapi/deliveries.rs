@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::operation::{Operation, Tag};
 use super::schema::{
     Named, about, answer, count, flag, list_of, maybe, maybe_text, nullable, page_of, reference,
-    words,
+    text, words,
 };
 
 const DELIVERY: &str = "The delivery's id.";
@@ -185,15 +185,19 @@ fn delivery() -> Value {
         "error_class": nullable(class()),
         "last_error": maybe_text("What went wrong the last time."),
         "reason": nullable(reason()),
-        "waiting_on": nullable(about("WaitingOn", "Why it has not gone yet, while it waits.")),
+        "waiting_on": nullable(about(
+            "WaitingOn",
+            "Why it has not gone yet, while it waits; and until when a worker has it.",
+        )),
         "replay": flag("Whether a replay made it."),
+        "result": text("What the worker that took it called its result, if it did."),
         "plan": list_of(
             answer("An attempt that lies ahead.", planned, &[]),
             "When it will be tried if every attempt fails at once. Not in lists.",
         ),
         "attempt_log": list_of(reference("Attempt"), "What was tried. Not in lists."),
     });
-    answer("One event on its way to one endpoint.", properties, &["plan", "attempt_log"])
+    answer("One event on its way to one endpoint.", properties, &["result", "plan", "attempt_log"])
 }
 
 fn waiting_on() -> Value {

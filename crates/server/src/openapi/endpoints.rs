@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::operation::{Operation, Tag};
 use super::schema::{
-    Named, answer, flag, list_of, maybe, maybe_text, nullable, page_of, reference, request, text,
-    words,
+    Named, about, answer, flag, list_of, maybe, maybe_text, nullable, page_of, reference, request,
+    text, words,
 };
 
 const ENDPOINT: &str = "The endpoint's id.";
@@ -20,7 +20,9 @@ pub(crate) fn create() -> Operation {
         "Make an endpoint",
         "From now on every event that matches `event_types`, `sources` and `filter` is delivered \
          to `url` by a POST with the event's bytes, signed as Standard Webhooks has it unless \
-         `signing` says otherwise. Any 2xx is success; `policy` says what happens else.\n\nThe \
+         `signing` says otherwise. Any 2xx is success; `policy` says what happens else.\n\nIn place \
+         of `url` a `command` is run, a `hub` forwards, or, with `pull`, workers come and take \
+         (see Pull).\n\nThe \
          signing secret is in this answer, and in that of `GET …/secret`, and nowhere else. Only \
          public addresses are taken as destinations, unless the operator has allowed others.",
     )
@@ -70,7 +72,8 @@ pub(crate) fn change() -> Operation {
         "changeEndpoint",
         "Change an endpoint",
         "What is not said stays as it is; `null` is back to the usual. Deliveries that wait go by \
-         the new settings from now on. The secret is changed by `POST …/rotate-secret`.",
+         the new settings from now on. One of `url`, `command`, `hub` and `pull` takes the place of \
+         the one before. The secret is changed by `POST …/rotate-secret`.",
     )
     .path("id", "EndpointId", ENDPOINT)
     .takes("EndpointChange", &json!({ "max_in_flight": 4, "policy": { "preset": "edge" } }))
@@ -141,6 +144,7 @@ pub(crate) fn test() -> Operation {
     .path("id", "EndpointId", ENDPOINT)
     .takes_nothing()
     .gives(200, "The attempt.", "Attempt", &tried)
+    .refuses_when(409, "Its hub is not connected, or workers come for what it has.")
 }
 
 pub(crate) fn rotate_secret() -> Operation {
@@ -255,6 +259,11 @@ fn fields() -> Value {
                 allows, and instead of `url`.",
             "examples": [["/usr/local/bin/page-somebody", "--quietly"]],
         },
+        "hub": about("HubId", "A hub that forwards deliveries to where it is, in place of `url`."),
+        "pull": {
+            "type": ["boolean", "null"],
+            "description": "`true`: nothing is sent, workers come and lease, in place of `url`.",
+        },
         "event_types": {
             "type": ["array", "null"],
             "minItems": 1,
@@ -311,7 +320,10 @@ fn new_endpoint() -> Value {
     properties["secret"] =
         maybe_text("The signing secret; a new one is made if not said. Refused once it exists.");
     let mut schema = request("An endpoint to be made.", properties, &[]);
-    schema["oneOf"] = json!([{ "required": ["url"] }, { "required": ["command"] }]);
+    let pulled = json!({ "required": ["pull"], "properties": { "pull": { "const": true } } });
+    let others = ["url", "command", "hub"].map(|field| json!({ "required": [field] }));
+    let one: Vec<Value> = others.into_iter().chain([pulled]).collect();
+    schema["oneOf"] = one.into();
     schema
 }
 
@@ -330,6 +342,9 @@ fn endpoint() -> Value {
         "name": maybe_text("For people."),
         "url": text("Where deliveries go."),
         "command": list_of(json!({ "type": "string" }), "The program that is run, if it is one."),
+        "hub": about("HubId", "The hub that forwards, if one does."),
+        "pull": { "const": true, "description": "Workers come and lease." },
+        "handler": text("The function of the embedding program that is called, if one is."),
         "event_types": list_of(reference("EventTypePattern"), "Which events."),
         "sources": list_of(reference("SourceId"), "Only events by one of these; empty is any."),
         "filter": maybe_text("An expression in CEL that an event has to meet."),
@@ -348,7 +363,8 @@ fn endpoint() -> Value {
         "updated_at": reference("Time"),
         "secret": text("The signing secret. Only in the answer that made it."),
     });
-    answer("A subscription.", properties, &["url", "command", "tls", "secret"])
+    let sometimes = ["url", "command", "hub", "pull", "handler", "tls", "secret"];
+    answer("A subscription.", properties, &sometimes)
 }
 
 fn ordering() -> Value {

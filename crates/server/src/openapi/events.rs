@@ -185,6 +185,15 @@ pub(crate) fn replay() -> Operation {
 }
 
 fn shown() -> Value {
+    let mut event = known();
+    event["status"] = "completed".into();
+    event["deliveries"] = 1.into();
+    event["counts"] = super::deliveries::counted();
+    event
+}
+
+/// An event without what became of it.
+pub(super) fn known() -> Value {
     json!({
         "id": "evt_0a1b2c3d4e5f6",
         "type": "order.created",
@@ -196,9 +205,6 @@ fn shown() -> Value {
         "metadata": { "correlation_id": "checkout-7" },
         "source": null,
         "verified": null,
-        "status": "completed",
-        "deliveries": 1,
-        "counts": super::deliveries::counted(),
     })
 }
 
@@ -260,8 +266,9 @@ fn receipts() -> Value {
     answer("What became of each event.", properties, &[])
 }
 
-fn event() -> Value {
-    let properties = json!({
+/// What is known of an event, wherever it is shown.
+pub(super) fn event_fields() -> Value {
+    json!({
         "id": reference("EventId"),
         "type": reference("EventType"),
         "content_type": text("As it was received."),
@@ -286,13 +293,15 @@ fn event() -> Value {
             "The headers that were kept, repeats in their order. Not in lists.",
         ),
         "payload_size": count("Bytes of its body. Not in lists."),
-        "status": words(
-            &["pending", "processing", "completed", "failed"],
-            "The summary of its deliveries.",
-        ),
-        "deliveries": count("How many there are."),
-        "counts": about("StateCounts", "How many are in which state."),
-    });
+    })
+}
+
+fn event() -> Value {
+    let mut properties = event_fields();
+    properties["status"] =
+        words(&["pending", "processing", "completed", "failed"], "The summary of its deliveries.");
+    properties["deliveries"] = count("How many there are.");
+    properties["counts"] = about("StateCounts", "How many are in which state.");
     let sometimes = ["filter_errors", "headers", "payload_size"];
     answer("One immutable message.", properties, &sometimes)
 }

@@ -24,7 +24,7 @@ pub(crate) fn stream() -> Operation {
          `Last-Event-ID` it goes on where it was, as long as that is remembered.\n\nKinds: \
          `delivery.delivered`, `delivery.retry_scheduled`, `delivery.failed`, `delivery.dead`, \
          `delivery.cancelled`, `endpoint.disabled`, `endpoint.breaker_opened`, \
-         `endpoint.breaker_closed`, `source.signature_failed`.",
+         `endpoint.breaker_closed`, `source.signature_failed`, `hub.connected`, `hub.disconnected`.",
     )
     .query("topic", json!({ "const": "gateway:webhooks" }), "There is only this one.")
     .header(
@@ -161,6 +161,7 @@ fn notice() -> Value {
         "tenant": reference("TenantName"),
         "endpoint_id": about("EndpointId", "Where it is about one."),
         "source_id": about("SourceId", "Where it is about one."),
+        "hub_id": about("HubId", "Where it is about one."),
         "delivery_id": about("DeliveryId", "Where it is about one, like all that follow."),
         "event_id": reference("EventId"),
         "correlation_id": {
@@ -176,6 +177,7 @@ fn notice() -> Value {
     let sometimes = [
         "endpoint_id",
         "source_id",
+        "hub_id",
         "delivery_id",
         "event_id",
         "correlation_id",
@@ -203,7 +205,7 @@ fn endpoint_stats_schema() -> Value {
         "`open`: nothing is sent to it for the moment, because it fails.",
     );
     let health = json!({
-        "in_flight": count("Deliveries under way."),
+        "in_flight": count("Deliveries under way, or in the hands of workers."),
         "window": count("Deliveries held in memory, ready to go."),
         "breaker": nullable(breaker),
         "hold_until": maybe("Time", "Until when the endpoint asked not to be called."),

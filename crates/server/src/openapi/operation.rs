@@ -17,6 +17,8 @@ pub(super) enum Tag {
     Endpoints,
     Deliveries,
     DeadLetters,
+    Pull,
+    Hubs,
     Sources,
     Ingest,
     Policies,
@@ -29,11 +31,13 @@ pub(super) enum Tag {
 }
 
 impl Tag {
-    pub(super) const ALL: [Self; 13] = [
+    pub(super) const ALL: [Self; 15] = [
         Self::Events,
         Self::Endpoints,
         Self::Deliveries,
         Self::DeadLetters,
+        Self::Pull,
+        Self::Hubs,
         Self::Sources,
         Self::Ingest,
         Self::Policies,
@@ -53,6 +57,8 @@ impl Tag {
             Self::DeadLetters => {
                 ("Dead letters", "Deliveries that ended badly: find, replay, throw away.")
             }
+            Self::Pull => ("Pull", "Workers that come and take: lease, ack, nack, extend."),
+            Self::Hubs => ("Hubs", "Agents behind NAT that dial out and forward deliveries."),
             Self::Sources => ("Sources", "Inbound URLs for third parties, and how they sign."),
             Self::Ingest => ("Ingest", "Where third parties post. No key: the URL is the secret."),
             Self::Policies => ("Policies", "When to try again, and when to give up."),
@@ -71,13 +77,21 @@ impl Tag {
     }
 }
 
+/// What has to be shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Nothing,
+    Key,
+    HubToken,
+}
+
 /// What a route does.
 pub(crate) struct Operation {
     tag: Tag,
     id: &'static str,
     summary: &'static str,
     description: &'static str,
-    keyed: bool,
+    shown: Shown,
     parameters: Vec<Value>,
     body: Option<Value>,
     answers: BTreeMap<u16, Value>,
@@ -92,9 +106,20 @@ impl Operation {
         description: &'static str,
     ) -> Self {
         let bare = Self::open(tag, id, summary, description);
-        let keyed = Self { keyed: true, ..bare }.refuses([401, 403, 404, 429, 500, 503]);
+        let keyed = Self { shown: Shown::Key, ..bare }.refuses([401, 403, 404, 429, 500, 503]);
         let tenant = json!({ "$ref": "#/components/parameters/Tenant" });
         Self { parameters: vec![tenant], ..keyed }
+    }
+
+    /// One that needs the token of a hub.
+    pub(super) fn of_hubs(
+        tag: Tag,
+        id: &'static str,
+        summary: &'static str,
+        description: &'static str,
+    ) -> Self {
+        let bare = Self::open(tag, id, summary, description);
+        Self { shown: Shown::HubToken, ..bare }.refuses([429, 503])
     }
 
     /// One that needs no key.
@@ -105,7 +130,8 @@ impl Operation {
         description: &'static str,
     ) -> Self {
         let (parameters, answers) = (Vec::new(), BTreeMap::new());
-        Self { tag, id, summary, description, keyed: false, parameters, body: None, answers }
+        let shown = Shown::Nothing;
+        Self { tag, id, summary, description, shown, parameters, body: None, answers }
     }
 
     pub(super) fn path(self, name: &str, schema: &str, description: &str) -> Self {
@@ -211,16 +237,21 @@ impl Operation {
     }
 
     pub(super) fn describe(self, path: &str) -> Value {
-        let Self { tag, id, summary, description, keyed, parameters, body, answers } = self;
+        let Self { tag, id, summary, description, shown, parameters, body, answers } = self;
         assert!(answers.keys().any(|status| *status < 400), "{path} never says yes");
         let responses: Map<String, Value> =
             answers.into_iter().map(|(status, answer)| (status.to_string(), answer)).collect();
+        let security = match shown {
+            Shown::Nothing => json!([]),
+            Shown::Key => json!([{ "key": [] }]),
+            Shown::HubToken => json!([{ "hub": [] }]),
+        };
         let mut operation = json!({
             "operationId": id,
             "tags": [tag.texts().0],
             "summary": summary,
             "description": description,
-            "security": if keyed { json!([{ "key": [] }]) } else { json!([]) },
+            "security": security,
             "responses": responses,
         });
         if !parameters.is_empty() {

@@ -1,7 +1,7 @@
 //! The words that schemas are made of, and the schemas that all parts of the API share.
 
 use postrider_core::pattern::MAX_TYPE_BYTES;
-use postrider_core::{DeliveryId, EndpointId, EventId, JobId, KeyId, SourceId};
+use postrider_core::{DeliveryId, EndpointId, EventId, HubId, JobId, KeyId, SourceId};
 use serde_json::{Value, json};
 
 /// A schema and its name.
@@ -110,6 +110,7 @@ pub(super) fn shared() -> Vec<Named> {
         ("DeliveryId", id(DeliveryId::PREFIX, "a delivery")),
         ("EndpointId", id(EndpointId::PREFIX, "an endpoint")),
         ("SourceId", id(SourceId::PREFIX, "a source")),
+        ("HubId", id(HubId::PREFIX, "a hub")),
         ("JobId", id(JobId::PREFIX, "a job")),
         ("KeyId", id(KeyId::PREFIX, "a key, which is not the key itself")),
         (

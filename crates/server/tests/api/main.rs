@@ -2,6 +2,7 @@
 //! in both directions. Only time is virtual.
 
 mod gateway;
+mod hub_client;
 mod sink;
 
 mod access;
@@ -15,11 +16,14 @@ mod docs;
 mod endpoints;
 mod events;
 mod filters;
+mod hub_socket;
+mod hubs;
 mod ingest;
 mod keys;
 mod limits;
 mod operator;
 mod policies;
+mod pull;
 mod sources;
 mod stream;
 mod tenancy;

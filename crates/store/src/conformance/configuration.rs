@@ -105,7 +105,10 @@ pub async fn an_endpoint_is_forgotten_when_nothing_waits(place: &dyn Place) {
     assert_eq!(endpoints(&scene).await, [kept.clone()], "one is ready");
     scene.turn(ready, Turn::Retry(SECOND)).await;
     scene.store.forget_endpoint(A).await.expect("answered");
-    assert_eq!(endpoints(&scene).await, [kept], "one waits for its time");
+    assert_eq!(endpoints(&scene).await, [kept.clone()], "one waits for its time");
+    scene.turn(ready, Turn::Lease(SECOND)).await;
+    scene.store.forget_endpoint(A).await.expect("answered");
+    assert_eq!(endpoints(&scene).await, [kept], "a worker has one");
     scene.turn(ready, Turn::Cancel).await;
     scene.store.forget_endpoint(A).await.expect("answered");
     assert_eq!(endpoints(&scene).await, []);

@@ -1,6 +1,6 @@
 //! Whatever happens in whatever order: the counts are exact, and nothing is stranded.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use postrider_core::delivery::State;
 use postrider_core::{DeliveryId, EndpointId, EventId, Timestamp};
@@ -9,11 +9,13 @@ use super::Place;
 use super::scene::{A, B, DAY, SECOND, Scene, TENANT, Turn, edit, ids, in_line, to};
 use crate::journal::Cutoffs;
 use crate::ledger::{DeliveryFilter, EventQuery};
-use crate::record::{DeliveryRecord, NewDelivery, Settled};
+use crate::record::{DeliveryRecord, LeaseIs, NewDelivery, Settle, Settled};
 
 const SEEDS: [u64; 4] = [1, 20_260_101, 0x5eed, 0xdead_beef_cafe];
 const OPERATIONS: usize = 150;
 const CHECK_EVERY: usize = 30;
+/// So far ahead no fence comes within one batch.
+const UNKNOWN: u32 = 100;
 
 pub async fn counts_are_exact_whatever_happens(place: &dyn Place) {
     for seed in SEEDS {
@@ -86,40 +88,73 @@ async fn settle(scene: &mut Scene, draw: &mut Draw) {
         let record = &all[draw.below(u32::try_from(all.len()).expect("few")) as usize];
         if let Some(turn) = possible_turn(record, draw) {
             let mut settle = scene.settle_of(record, turn);
-            settle.fence += u32::from(draw.below(8) == 0);
-            settles.push((settle, record.fence));
+            settle.fence += UNKNOWN * u32::from(draw.below(8) == 0);
+            settle.lease = possible_lease(record, draw);
+            settles.push(settle);
         }
     }
-    let expected: Vec<_> = settles.iter().map(|(settle, fence)| settle.fence == *fence).collect();
-    let settled = scene.settle(settles.iter().map(|(settle, _)| settle.clone()).collect()).await;
-    // The same delivery may be drawn twice: then the second is stale.
-    let mut seen = BTreeSet::new();
-    for (((settle, _), right), settled) in settles.iter().zip(expected).zip(settled) {
+    let settled = scene.settle(settles.clone()).await;
+    // The same delivery may be drawn twice: what applies is what agrees with how it stands by then.
+    let mut standing: HashMap<DeliveryId, DeliveryRecord> =
+        all.into_iter().map(|record| (record.id, record)).collect();
+    for (settle, settled) in settles.iter().zip(settled) {
         let applied = match settled {
             Settled::Applied { .. } => true,
             Settled::Stale => false,
         };
-        assert_eq!(applied, right && !seen.contains(&settle.id), "{}", settle.id);
+        let record = standing.get_mut(&settle.id).expect("drawn from them");
+        let agrees = settle.fence == record.fence && settle.from == record.state;
+        assert_eq!(applied, agrees && stands(settle, record.due), "{settle:?}");
         if applied {
-            seen.insert(settle.id);
+            let extended = [settle.from, settle.next.state] == [State::InFlight; 2];
+            record.fence += u32::from(!extended);
+            (record.state, record.due) = (settle.next.state, settle.next.due);
         }
+    }
+}
+
+/// Whoever settles what is leased says how the lease stands, except who cancels it.
+fn possible_lease(record: &DeliveryRecord, draw: &mut Draw) -> Option<LeaseIs> {
+    let leases = [None, Some(LeaseIs::Live), Some(LeaseIs::Lapsed)];
+    match record.state {
+        State::InFlight => leases[draw.below(3) as usize],
+        State::Pending
+        | State::Retrying
+        | State::Delivered
+        | State::Failed
+        | State::Dead
+        | State::Cancelled => None,
+    }
+}
+
+fn stands(settle: &Settle, ends_at: Option<Timestamp>) -> bool {
+    match settle.lease {
+        None => true,
+        Some(LeaseIs::Live) => ends_at.is_some_and(|ends| ends > settle.at),
+        Some(LeaseIs::Lapsed) => ends_at.is_some_and(|ends| ends <= settle.at),
     }
 }
 
 /// What may happen to it, by `step`.
 fn possible_turn(record: &DeliveryRecord, draw: &mut Draw) -> Option<Turn> {
     let retry = Turn::Retry(SECOND * draw.below(10));
+    let lease = Turn::Lease(SECOND * draw.below(10));
     match record.state {
         State::Pending | State::Retrying if record.parked => {
             [Turn::Reset, Turn::Cancel, Turn::Expire].get(draw.below(3) as usize).copied()
         }
         State::Pending | State::Retrying => {
             let turns = [Turn::Succeed, Turn::Succeed, retry, retry, Turn::Fail, Turn::Exhaust];
-            let more = [Turn::Expire, Turn::Reset, Turn::Cancel];
-            turns.iter().chain(&more).nth(draw.below(9) as usize).copied()
+            let more = [Turn::Expire, Turn::Reset, Turn::Cancel, lease, lease, lease];
+            turns.iter().chain(&more).nth(draw.below(12) as usize).copied()
+        }
+        State::InFlight => {
+            let turns = [Turn::Succeed, retry, lease, lease, Turn::Fail, Turn::Exhaust];
+            let more = [Turn::Release, Turn::Cancel];
+            turns.iter().chain(&more).nth(draw.below(8) as usize).copied()
         }
         State::Failed | State::Dead | State::Cancelled => Some(Turn::Reset),
-        State::Delivered | State::InFlight => None,
+        State::Delivered => None,
     }
 }
 
@@ -173,6 +208,7 @@ async fn check(scene: &Scene) {
     assert_eq!(scene.store.event_count(TENANT).await.expect("counted"), events);
 
     check_lines(&all);
+    check_leases(scene, &all).await;
     for endpoint in [A, B] {
         check_reachable(scene, endpoint, &all).await;
     }
@@ -193,6 +229,29 @@ fn check_lines(all: &[DeliveryRecord]) {
     }
 }
 
+/// Everything that is leased is known, and found when its lease ends.
+async fn check_leases(scene: &Scene, all: &[DeliveryRecord]) {
+    let leased = scene.store.leased(all.iter().map(|record| record.id).collect()).await;
+    let mut leased: Vec<_> = leased
+        .expect("readable")
+        .iter()
+        .map(|leased| (leased.waiting.id, leased.waiting.delivery, leased.waiting.fence))
+        .collect();
+    leased.sort_unstable_by_key(|(id, ..)| *id);
+    let held: Vec<_> = all.iter().filter(|record| record.state == State::InFlight).collect();
+    let expected: Vec<_> =
+        held.iter().map(|record| (record.id, record.for_step(), record.fence)).collect();
+    assert_eq!(leased, expected);
+
+    let lapsed = scene.store.lapsed(scene.now, 1_000).await.expect("readable");
+    let mut ended: Vec<_> = lapsed.leased.iter().map(|leased| leased.waiting.id).collect();
+    ended.sort_unstable();
+    let is_past = |record: &&&DeliveryRecord| record.due.is_some_and(|due| due <= scene.now);
+    assert_eq!(ended, held.iter().filter(is_past).map(|record| record.id).collect::<Vec<_>>());
+    let to_come = held.iter().filter(|record| !is_past(record));
+    assert_eq!(lapsed.next, to_come.filter_map(|record| record.due).min());
+}
+
 /// Everything unfinished is found by the walk, and everything that may be tried is in a page, now or
 /// when its time comes.
 async fn check_reachable(scene: &Scene, endpoint: EndpointId, all: &[DeliveryRecord]) {
@@ -208,6 +267,7 @@ async fn check_reachable(scene: &Scene, endpoint: EndpointId, all: &[DeliveryRec
     let expected: Vec<_> = unfinished.iter().map(|record| record.id).collect();
     assert_eq!(walked.iter().map(|row| row.id).collect::<Vec<_>>(), expected);
 
+    let waiting = |record: &&&DeliveryRecord| !record.parked && record.state != State::InFlight;
     for now in [scene.now, scene.now.plus(DAY)] {
         let mut page = scene.page_of(endpoint);
         page.now = now;
@@ -215,7 +275,8 @@ async fn check_reachable(scene: &Scene, endpoint: EndpointId, all: &[DeliveryRec
         let paged = scene.page(page).await;
         let mut expected: Vec<_> = unfinished
             .iter()
-            .filter(|record| !record.parked && record.due.is_some_and(|due| due <= now))
+            .filter(waiting)
+            .filter(|record| record.due.is_some_and(|due| due <= now))
             .map(|record| (record.event, record.id))
             .collect();
         expected.sort_unstable();
@@ -223,7 +284,7 @@ async fn check_reachable(scene: &Scene, endpoint: EndpointId, all: &[DeliveryRec
         assert_eq!(ids(&paged.waiting), expected);
         let next = unfinished
             .iter()
-            .filter(|record| !record.parked)
+            .filter(waiting)
             .filter_map(|record| record.due.filter(|due| *due > now))
             .min();
         assert_eq!(paged.next_due, next);

@@ -44,6 +44,10 @@ pub(super) enum Turn {
     Expire,
     Reset,
     Cancel,
+    /// To a worker for so long from now; one that is leased already, for so much longer.
+    Lease(Duration),
+    /// A worker gives it back untried.
+    Release,
 }
 
 impl Scene {
@@ -127,7 +131,7 @@ impl Scene {
             Turn::Succeed => Some(self.attempt(record, None)),
             Turn::Retry(_) | Turn::Exhaust => Some(self.attempt(record, Some(Class::Retryable))),
             Turn::Fail => Some(self.attempt(record, Some(Class::Final))),
-            Turn::Expire | Turn::Reset | Turn::Cancel => None,
+            Turn::Expire | Turn::Reset | Turn::Cancel | Turn::Lease(_) | Turn::Release => None,
         };
         Settle {
             id: record.id,
@@ -138,6 +142,8 @@ impl Scene {
             next,
             at: self.now,
             attempt,
+            lease: None,
+            result: None,
         }
     }
 
@@ -173,7 +179,14 @@ impl Scene {
     }
 
     pub(super) fn page_of(&self, endpoint: EndpointId) -> Page {
-        Page { endpoint, now: self.now, limit: 100, max_bytes: 1 << 20, held: Vec::new() }
+        Page {
+            endpoint,
+            now: self.now,
+            limit: 100,
+            max_bytes: 1 << 20,
+            held: Vec::new(),
+            event_types: Vec::new(),
+        }
     }
 
     pub(super) async fn page(&self, page: Page) -> Paged {
@@ -263,5 +276,11 @@ fn next_of(record: &DeliveryRecord, turn: Turn, now: Timestamp) -> Next {
             ..stays
         },
         Turn::Cancel => Next { state: State::Cancelled, ..stays },
+        Turn::Release => {
+            let untried = record.attempts == 0 && record.deferrals == 0;
+            let state = if untried { State::Pending } else { State::Retrying };
+            Next { state, due: Some(now), ..stays }
+        }
+        Turn::Lease(span) => Next { state: State::InFlight, due: Some(now.plus(span)), ..stays },
     }
 }

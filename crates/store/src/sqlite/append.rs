@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use postrider_core::delivery::State;
 use postrider_core::{Delivery, DeliveryId, EventId, SourceId, Timestamp};
-use rusqlite::{CachedStatement, params};
+use rusqlite::params;
 use serde_json::Value;
 
 use super::batch::Batch;
@@ -26,18 +26,15 @@ const INSERT_DELIVERY: &str = "INSERT INTO deliveries (id, tenant_id, event_id, 
      VALUES (?1, ?2, ?3, ?4, 0, ?5, 0, 0, 0, 0, ?6, ?7, ?7, ?8)";
 
 pub(crate) fn append(batch: &mut Batch<'_>, events: &[NewEvent]) -> Result<Vec<Appended>, Error> {
-    let conn = batch.conn;
-    let mut insert_event = conn.prepare_cached(INSERT_EVENT)?;
-    let mut insert_delivery = conn.prepare_cached(INSERT_DELIVERY)?;
     events
         .iter()
         .map(|new| {
             // The constraint decides; only whoever it refuses asks why.
-            if !store_event(batch, &mut insert_event, new)? {
+            if !store_event(batch, new)? {
                 return find_earlier(batch, &new.event)?
                     .ok_or_else(|| Error::Exists(new.event.id.to_string()));
             }
-            let parked = store_deliveries(batch, &mut insert_delivery, new)?;
+            let parked = store_deliveries(batch, new)?;
             Ok(Appended::New { parked })
         })
         .collect()
@@ -54,10 +51,9 @@ pub(crate) fn append_deliveries(
     let Some(event) = rows::load_event(batch.conn, event)?.map(Arc::new) else {
         return Ok(Vec::new());
     };
-    let mut insert = batch.conn.prepare_cached(INSERT_DELIVERY)?;
     let mut ready = Vec::with_capacity(deliveries.len());
     for (id, new) in (first.as_i64()..).map(DeliveryId::from_i64).zip(deliveries) {
-        let place = insert_one(batch, &mut insert, &event, id, new, Origin::Replay(now))?;
+        let place = insert_one(batch, &event, id, new, Origin::Replay(now))?;
         if place != Place::Parked {
             let delivery =
                 Delivery { state: State::Pending, attempts: 0, deferrals: 0, due: now, born: now };
@@ -76,11 +72,8 @@ pub(crate) fn append_deliveries(
 }
 
 /// False, if its id or its idempotency key is taken.
-fn store_event(
-    batch: &mut Batch<'_>,
-    insert: &mut CachedStatement<'_>,
-    new: &NewEvent,
-) -> Result<bool, Error> {
+fn store_event(batch: &mut Batch<'_>, new: &NewEvent) -> Result<bool, Error> {
+    let insert = batch.insert_event.get(batch.conn, INSERT_EVENT)?;
     let event = &new.event;
     let headers = (!event.headers.is_empty()).then(|| headers::encode(&event.headers));
     let inserted = insert.execute(params![
@@ -108,15 +101,11 @@ fn store_event(
 }
 
 /// Stores the deliveries of a new event; returns the indexes of those that stand behind another.
-fn store_deliveries(
-    batch: &mut Batch<'_>,
-    insert: &mut CachedStatement<'_>,
-    new: &NewEvent,
-) -> Result<Vec<usize>, Error> {
+fn store_deliveries(batch: &mut Batch<'_>, new: &NewEvent) -> Result<Vec<usize>, Error> {
     let mut parked = Vec::new();
     for (index, delivery) in new.deliveries.iter().enumerate() {
         let id = delivery_id(new.event.id, index);
-        let place = insert_one(batch, insert, &new.event, id, delivery, Origin::Acceptance)?;
+        let place = insert_one(batch, &new.event, id, delivery, Origin::Acceptance)?;
         if place == Place::Parked {
             parked.push(index);
         }
@@ -132,7 +121,6 @@ enum Origin {
 
 fn insert_one(
     batch: &mut Batch<'_>,
-    insert: &mut CachedStatement<'_>,
     event: &Event,
     id: DeliveryId,
     new: &NewDelivery,
@@ -150,6 +138,7 @@ fn insert_one(
         Origin::Replay(now) => (now, Place::Ready, true),
     };
     let place = if ahead { Place::Parked } else { by_time };
+    let insert = batch.insert_delivery.get(batch.conn, INSERT_DELIVERY)?;
     insert
         .execute(params![
             id.as_i64(),

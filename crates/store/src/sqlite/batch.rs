@@ -1,16 +1,45 @@
-//! A transaction under way: the connection, and the counts to be brought up to date at its end.
+//! A transaction under way: the connection, the statements that nearly every command of it needs, and
+//! the counts to be brought up to date at its end.
 
 use std::collections::HashMap;
 
 use postrider_core::delivery::State;
 use postrider_core::{DeliveryId, EndpointId, TenantId};
-use rusqlite::Connection;
+use rusqlite::{CachedStatement, Connection};
 
 use super::code;
 use crate::error::Error;
 
 pub(crate) struct Batch<'c> {
     pub(crate) conn: &'c Connection,
+    pub(crate) insert_event: Kept<'c>,
+    pub(crate) insert_delivery: Kept<'c>,
+    pub(crate) settle: Kept<'c>,
+    pub(crate) counts: Counts,
+}
+
+/// A statement that is looked up once in a transaction, not once in a command.
+#[derive(Default)]
+pub(crate) struct Kept<'c> {
+    statement: Option<CachedStatement<'c>>,
+}
+
+impl<'c> Kept<'c> {
+    pub(crate) fn get(
+        &mut self,
+        conn: &'c Connection,
+        sql: &str,
+    ) -> Result<&mut CachedStatement<'c>, Error> {
+        let statement = match self.statement.take() {
+            Some(known) => known,
+            None => conn.prepare_cached(sql)?,
+        };
+        Ok(self.statement.insert(statement))
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Counts {
     deliveries: HashMap<(EndpointId, i64), Change>,
     events: HashMap<TenantId, i64>,
 }
@@ -23,11 +52,38 @@ struct Change {
 
 impl<'c> Batch<'c> {
     pub(crate) fn new(conn: &'c Connection) -> Self {
-        Self { conn, deliveries: HashMap::new(), events: HashMap::new() }
+        Self {
+            conn,
+            insert_event: Kept::default(),
+            insert_delivery: Kept::default(),
+            settle: Kept::default(),
+            counts: Counts::default(),
+        }
     }
 
     /// Counts `by` more deliveries of `endpoint` in `state`.
     pub(crate) fn count(
+        &mut self,
+        endpoint: EndpointId,
+        state: State,
+        by: i64,
+        example: DeliveryId,
+    ) {
+        self.counts.deliveries(endpoint, state, by, example);
+    }
+
+    pub(crate) fn count_events(&mut self, tenant: TenantId, by: i64) {
+        self.counts.events(tenant, by);
+    }
+
+    /// Writes the counts: one statement for each that changed, however many rows did.
+    pub(crate) fn finish(self) -> Result<(), Error> {
+        self.counts.write(self.conn)
+    }
+}
+
+impl Counts {
+    pub(crate) fn deliveries(
         &mut self,
         endpoint: EndpointId,
         state: State,
@@ -40,13 +96,12 @@ impl<'c> Batch<'c> {
             .by += by;
     }
 
-    pub(crate) fn count_events(&mut self, tenant: TenantId, by: i64) {
+    pub(crate) fn events(&mut self, tenant: TenantId, by: i64) {
         *self.events.entry(tenant).or_insert(0) += by;
     }
 
-    /// Writes the counts: one statement for each that changed, however many rows did.
-    pub(crate) fn finish(self) -> Result<(), Error> {
-        let mut update = self.conn.prepare_cached(
+    fn write(&self, conn: &Connection) -> Result<(), Error> {
+        let mut update = conn.prepare_cached(
             "UPDATE delivery_counts SET n = n + ?3 WHERE endpoint_id = ?1 AND state = ?2",
         )?;
         for ((endpoint, state), change) in &self.deliveries {
@@ -54,32 +109,35 @@ impl<'c> Batch<'c> {
                 continue;
             }
             if update.execute((endpoint.as_i64(), state, change.by))? == 0 {
-                self.first_count(*endpoint, *state, change)?;
+                first_count(conn, *endpoint, *state, change)?;
             }
         }
         for (tenant, by) in self.events.iter().filter(|(_, by)| **by != 0) {
-            self.conn
-                .prepare_cached(
-                    "INSERT INTO event_counts (tenant_id, n) VALUES (?1, ?2) \
-                     ON CONFLICT (tenant_id) DO UPDATE SET n = n + excluded.n",
-                )?
-                .execute((tenant.0, by))?;
+            conn.prepare_cached(
+                "INSERT INTO event_counts (tenant_id, n) VALUES (?1, ?2) \
+                 ON CONFLICT (tenant_id) DO UPDATE SET n = n + excluded.n",
+            )?
+            .execute((tenant.0, by))?;
         }
         Ok(())
     }
+}
 
-    fn first_count(&self, endpoint: EndpointId, state: i64, change: &Change) -> Result<(), Error> {
-        let inserted = self
-            .conn
-            .prepare_cached(
-                "INSERT INTO delivery_counts (endpoint_id, state, tenant_id, n) \
+fn first_count(
+    conn: &Connection,
+    endpoint: EndpointId,
+    state: i64,
+    change: &Change,
+) -> Result<(), Error> {
+    let inserted = conn
+        .prepare_cached(
+            "INSERT INTO delivery_counts (endpoint_id, state, tenant_id, n) \
                  SELECT ?1, ?2, tenant_id, ?3 FROM deliveries WHERE id = ?4",
-            )?
-            .execute((endpoint.as_i64(), state, change.by, change.example.as_i64()))?;
-        if inserted == 1 {
-            Ok(())
-        } else {
-            Err(Error::Damaged(format!("deliveries of {endpoint} have not been counted")))
-        }
+        )?
+        .execute((endpoint.as_i64(), state, change.by, change.example.as_i64()))?;
+    if inserted == 1 {
+        Ok(())
+    } else {
+        Err(Error::Damaged(format!("deliveries of {endpoint} have not been counted")))
     }
 }

@@ -5,7 +5,7 @@ use postrider_core::outcome::Class;
 
 use crate::error::Error;
 
-/// Why a waiting delivery waits.
+/// Where an unfinished delivery stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     /// It may go, in the order of events.
@@ -14,6 +14,8 @@ pub(crate) enum Place {
     Timed,
     /// It stands behind another of its line.
     Parked,
+    /// A worker has it.
+    Leased,
 }
 
 impl Place {
@@ -22,6 +24,7 @@ impl Place {
             Self::Ready => 1,
             Self::Timed => 2,
             Self::Parked => 3,
+            Self::Leased => 4,
         }
     }
 
@@ -30,16 +33,14 @@ impl Place {
             1 => Ok(Self::Ready),
             2 => Ok(Self::Timed),
             3 => Ok(Self::Parked),
+            4 => Ok(Self::Leased),
             other => Err(unknown("place", other)),
         }
     }
 }
 
 /// The states that nearly every delivery passes through are 0 and 1, which take no space in a row.
-///
-/// # Panics
-/// On [`State::InFlight`], which is only ever in the memory of whoever carries the delivery.
-pub(crate) fn state(state: State) -> i64 {
+pub(crate) const fn state(state: State) -> i64 {
     match state {
         State::Pending => 0,
         State::Delivered => 1,
@@ -47,7 +48,7 @@ pub(crate) fn state(state: State) -> i64 {
         State::Failed => 3,
         State::Dead => 4,
         State::Cancelled => 5,
-        State::InFlight => panic!("a delivery in flight is not stored as such"),
+        State::InFlight => 6,
     }
 }
 
@@ -59,6 +60,7 @@ pub(crate) fn decode_state(code: i64) -> Result<State, Error> {
         3 => Ok(State::Failed),
         4 => Ok(State::Dead),
         5 => Ok(State::Cancelled),
+        6 => Ok(State::InFlight),
         other => Err(unknown("state", other)),
     }
 }

@@ -256,6 +256,7 @@ pub(crate) fn highest_id(conn: &Connection) -> Result<i64, Error> {
          coalesce((SELECT max(id) FROM deliveries), 0), \
          coalesce((SELECT max(id) FROM endpoints), 0), \
          coalesce((SELECT max(id) FROM sources), 0), \
+         coalesce((SELECT max(id) FROM hubs), 0), \
          coalesce((SELECT max(id) FROM keys), 0), coalesce((SELECT max(id) FROM jobs), 0))";
     Ok(conn.prepare_cached(SQL)?.query_row((), |row| row.get(0))?)
 }

@@ -74,7 +74,7 @@ fn only_attempt(conn: &Connection, id: DeliveryId) -> Result<Option<Attempt>, Er
 }
 
 pub(crate) const HEAD: &str = "FROM deliveries INDEXED BY deliveries_line \
-     WHERE endpoint_id = ?1 AND line = ?2 AND place IN (1, 2) LIMIT 1";
+     WHERE endpoint_id = ?1 AND line = ?2 AND place IN (1, 2, 4) LIMIT 1";
 
 pub(crate) fn ahead_of(conn: &Connection, id: DeliveryId) -> Result<Option<DeliveryRecord>, Error> {
     let Some(DeliveryRecord { endpoint, line: Some(line), parked: true, .. }) =

@@ -15,7 +15,7 @@ use crate::record::{Event, MAX_DELIVERIES_PER_EVENT, Waiting};
 
 pub(crate) const READY: &str = "FROM deliveries INDEXED BY deliveries_ready \
      WHERE endpoint_id = ?1 AND place = 1 ORDER BY event_id, id LIMIT ?2";
-pub(crate) const DUE: &str = "FROM deliveries INDEXED BY deliveries_timed \
+pub(crate) const DUE: &str = "SELECT id FROM deliveries INDEXED BY deliveries_timed \
      WHERE endpoint_id = ?1 AND place = 2 AND at <= ?2 ORDER BY at LIMIT ?3";
 pub(crate) const AFTER_NOW: &str = "SELECT id, at FROM deliveries INDEXED BY deliveries_timed \
      WHERE endpoint_id = ?1 AND place = 2 AND at > ?2 ORDER BY at LIMIT ?3";
@@ -29,7 +29,7 @@ pub(crate) fn page(conn: &Connection, page: &Page) -> Result<Paged, Error> {
     let fetch = code::size(limit + held.len() + 1);
     let endpoint = page.endpoint.as_i64();
     let ready = take(conn, READY, (endpoint, fetch), &held, limit)?;
-    let due = take(conn, DUE, (endpoint, page.now.as_millis(), fetch), &held, limit)?;
+    let due = take_due(conn, page, &held, limit)?;
 
     let mut found = ready.found;
     found.extend(due.found);
@@ -139,9 +139,37 @@ fn take(
     Ok(taken)
 }
 
+/// Of those whose time came first, this many at least are put in the order of their events: what was
+/// to be tried again goes by age, as everything does, and not by when its wait was over.
+pub(crate) const DUE_SORTED: usize = 1_024;
+
+/// Up to `limit` that are due and not held. Only the index is read of the rest.
+fn take_due(
+    conn: &Connection,
+    page: &Page,
+    held: &HashSet<DeliveryId>,
+    limit: usize,
+) -> Result<Taken, Error> {
+    let fetch = (limit + 1).max(DUE_SORTED) + held.len();
+    let mut statement = conn.prepare_cached(DUE)?;
+    let params = (page.endpoint.as_i64(), page.now.as_millis(), code::size(fetch));
+    let mut ids = statement
+        .query_and_then(params, |row| Ok(DeliveryId::from_i64(row.get(0)?)))?
+        .filter(|id| !id.as_ref().is_ok_and(|id| held.contains(id)))
+        .collect::<Result<Vec<DeliveryId>, Error>>()?;
+    let more = ids.len() > limit;
+    ids.sort_unstable();
+    ids.truncate(limit);
+    let sql = format!("SELECT {} FROM deliveries WHERE id = ?1", rows::HOT);
+    let mut statement = conn.prepare_cached(&sql)?;
+    let found =
+        ids.into_iter().map(|id| statement.query_row((id.as_i64(),), |row| Ok(rows::hot(row)))?);
+    Ok(Taken { found: found.collect::<Result<_, Error>>()?, more })
+}
+
 /// Adds the events, of which neighbours share one, until their bodies exceed `max_bytes`. The
 /// second value says that some were left out.
-fn load(
+pub(crate) fn load(
     conn: &Connection,
     found: Vec<Hot>,
     max_bytes: usize,
@@ -166,8 +194,9 @@ fn load(
     Ok((waiting, false))
 }
 
-/// When the first that is neither due nor held becomes due.
-fn next_after(
+/// When the first that is neither due nor held becomes due, whatever the type of its event: to look
+/// again too early does no harm, and looking for the type would mean a walk.
+pub(crate) fn next_after(
     conn: &Connection,
     page: &Page,
     held: &HashSet<DeliveryId>,

@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 use super::config::Options;
-use super::{file, history, lists, pages, rows};
+use super::{file, history, leases, lists, pages, rows, typed};
 use crate::ledger::Direction;
 
 fn plan(conn: &Connection, sql: &str) -> String {
@@ -23,12 +23,23 @@ fn hot_questions_search_their_index_and_do_not_sort() {
     let record = |from: &str| format!("SELECT {} {from}", rows::RECORD);
     let cases = [
         (hot(pages::READY), "USING INDEX deliveries_ready (endpoint_id=?)"),
-        (hot(pages::DUE), "USING INDEX deliveries_timed (endpoint_id=? AND at<?)"),
+        (pages::DUE.to_owned(), "USING COVERING INDEX deliveries_timed (endpoint_id=? AND at<?)"),
         (
             pages::AFTER_NOW.to_owned(),
             "USING COVERING INDEX deliveries_timed (endpoint_id=? AND at>?)",
         ),
         (pages::NEXT_DUE.to_owned(), "USING COVERING INDEX deliveries_timed (endpoint_id=?)"),
+        (
+            typed::select(typed::READY_ON),
+            "USING INDEX deliveries_ready (endpoint_id=? AND event_id>?)",
+        ),
+        (
+            typed::select(typed::DUE_ON),
+            "USING INDEX deliveries_timed (endpoint_id=? AND at>? AND at<?)",
+        ),
+        (typed::select(typed::DUE_ON), "SEARCH events USING INTEGER PRIMARY KEY (rowid=?)"),
+        (leases::select(leases::LEASED), "USING INTEGER PRIMARY KEY (rowid=?)"),
+        (leases::select(leases::BY_END), "USING INDEX deliveries_leased"),
         (
             hot(pages::UNFINISHED_READY),
             "USING INDEX deliveries_ready (endpoint_id=? AND event_id>?)",

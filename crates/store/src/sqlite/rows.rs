@@ -14,7 +14,8 @@ use crate::record::{Attempt, DeliveryRecord, Event, Waiting};
 
 /// The columns that [`record`] reads, in its order.
 pub(crate) const RECORD: &str = "id, tenant_id, event_id, endpoint_id, state, place, attempts, \
-     deferrals, tries, fence, born, at, last_attempt_at, reason, class, last_error, line, replay";
+     deferrals, tries, fence, born, at, last_attempt_at, reason, class, last_error, line, replay, \
+     result";
 
 pub(crate) fn record(row: &Row<'_>) -> Result<DeliveryRecord, Error> {
     let state = code::decode_state(row.get(4)?)?;
@@ -40,6 +41,7 @@ pub(crate) fn record(row: &Row<'_>) -> Result<DeliveryRecord, Error> {
         line: row.get(16)?,
         parked: place == Some(Place::Parked),
         replay: row.get(17)?,
+        result: row.get(18)?,
     })
 }
 
@@ -47,7 +49,7 @@ pub(crate) fn record(row: &Row<'_>) -> Result<DeliveryRecord, Error> {
 pub(crate) const HOT: &str = "id, event_id, endpoint_id, state, attempts, deferrals, tries, fence, \
      born, at, line IS NOT NULL, tenant_id";
 
-/// A waiting delivery without its event.
+/// An unfinished delivery without its event.
 #[derive(Debug, Clone)]
 pub(crate) struct Hot {
     pub(crate) id: DeliveryId,
@@ -128,10 +130,20 @@ pub(crate) fn load_event(conn: &Connection, id: EventId) -> Result<Option<Event>
 
 /// An event that a delivery refers to, and which therefore is there.
 pub(crate) fn load_event_of(conn: &Connection, delivery: &Hot) -> Result<Arc<Event>, Error> {
-    let event = load_event(conn, delivery.event)?.ok_or_else(|| {
-        Error::Damaged(format!("{} of {} is missing", delivery.event, delivery.id))
-    })?;
-    Ok(Arc::new(event))
+    load_event(conn, delivery.event)?.map(Arc::new).ok_or_else(|| missing_event(delivery))
+}
+
+/// The same without its body.
+pub(crate) fn load_event_head_of(conn: &Connection, delivery: &Hot) -> Result<Arc<Event>, Error> {
+    let mut statement =
+        conn.prepare_cached(&format!("SELECT {EVENT} FROM events WHERE id = ?1"))?;
+    let mut rows = statement.query((delivery.event.as_i64(),))?;
+    let row = rows.next()?.ok_or_else(|| missing_event(delivery))?;
+    event(row, Bytes::new()).map(Arc::new)
+}
+
+fn missing_event(delivery: &Hot) -> Error {
+    Error::Damaged(format!("{} of {} is missing", delivery.event, delivery.id))
 }
 
 /// One delivery as history shows it.

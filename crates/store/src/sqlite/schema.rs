@@ -19,6 +19,7 @@ struct Migration {
 const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "start", sql: include_str!("migrations/0001_start.sql") },
     Migration { version: 2, name: "edges", sql: include_str!("migrations/0002_edges.sql") },
+    Migration { version: 3, name: "leases", sql: include_str!("migrations/0003_leases.sql") },
 ];
 
 /// Brings the database from the version it has to [`VERSION`]; each migration is one transaction.

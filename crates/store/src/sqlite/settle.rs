@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::batch::Batch;
 use super::code::{self, Place};
-use super::{audit, response, rows};
+use super::{audit, leases, response, rows};
 use crate::audit::Audit;
 use crate::error::Error;
 use crate::record::{Attempt, Settle, Settled, Waiting};
@@ -18,10 +18,14 @@ const WITH_ATTEMPT: &str = "UPDATE deliveries SET state = ?6, place = ?7, attemp
      last_error = coalesce(?19, last_error) \
      WHERE id = ?1 AND fence = ?2 AND state = ?3 AND endpoint_id = ?4 AND (line IS NOT NULL) = ?5";
 
-/// Only a reset forgets what the last attempt failed of.
+/// Only a reset forgets what the last attempt failed of and what it came to. A lease that comes to
+/// nothing was no attempt: the last one is again the one before.
 const WITHOUT_ATTEMPT: &str = "UPDATE deliveries SET state = ?6, place = ?7, attempts = ?8, \
      deferrals = ?9, fence = fence + 1, born = ?10, at = ?11, reason = ?12, \
-     class = CASE WHEN ?14 THEN NULL ELSE coalesce(?13, class) END \
+     class = CASE WHEN ?14 THEN NULL ELSE coalesce(?13, class) END, \
+     result = CASE WHEN ?14 THEN NULL ELSE result END, \
+     last_attempt_at = CASE WHEN ?3 = 6 THEN (SELECT started_at FROM attempts \
+         WHERE delivery_id = ?1 ORDER BY number DESC LIMIT 1) ELSE last_attempt_at END \
      WHERE id = ?1 AND fence = ?2 AND state = ?3 AND endpoint_id = ?4 AND (line IS NOT NULL) = ?5";
 
 pub(crate) fn settle(batch: &mut Batch<'_>, settles: &[Settle]) -> Result<Vec<Settled>, Error> {
@@ -56,6 +60,12 @@ pub(crate) fn line_is_taken(
 }
 
 fn settle_one(batch: &mut Batch<'_>, settle: &Settle) -> Result<Settled, Error> {
+    if !leases::stand_as_believed(batch.conn, settle)? {
+        return Ok(Settled::Stale);
+    }
+    if settle.next.state == State::InFlight {
+        return leases::hold(batch, settle);
+    }
     let standing = if settle.in_line {
         match find_standing(batch.conn, settle)? {
             Some(standing) => Some(standing),
@@ -65,16 +75,21 @@ fn settle_one(batch: &mut Batch<'_>, settle: &Settle) -> Result<Settled, Error> 
         None
     };
     let place = next_place(batch.conn, settle, standing.as_ref())?;
-    if !update(batch.conn, settle, place)? {
+    if !update(batch, settle, place)? {
         return Ok(Settled::Stale);
     }
     if let Some(attempt) = settle.attempt.as_ref().filter(|attempt| !fits_row(settle, attempt)) {
         insert_attempt(batch.conn, settle, attempt)?;
     }
+    if let Some(result) = &settle.result {
+        keep_result(batch.conn, settle, result)?;
+    }
     batch.count(settle.endpoint, settle.from, -1, settle.id);
     batch.count(settle.endpoint, settle.next.state, 1, settle.id);
     let promoted = match standing {
-        Some(Standing { line, place: Some(Place::Ready | Place::Timed) }) if place.is_none() => {
+        Some(Standing { line, place: Some(Place::Ready | Place::Timed | Place::Leased) })
+            if place.is_none() =>
+        {
             promote(batch.conn, settle.endpoint, &line, settle.at)?
         }
         // One that stood in the middle of its line holds nobody up by leaving.
@@ -113,7 +128,9 @@ fn next_place(
     }
     let by_time = if due(settle) <= settle.at { Place::Ready } else { Place::Timed };
     Ok(Some(match standing {
-        None | Some(Standing { place: Some(Place::Ready | Place::Timed), .. }) => by_time,
+        None | Some(Standing { place: Some(Place::Ready | Place::Timed | Place::Leased), .. }) => {
+            by_time
+        }
         Some(Standing { place: Some(Place::Parked), .. }) => Place::Parked,
         // It had ended and comes back into its line.
         Some(Standing { place: None, line }) => {
@@ -130,7 +147,8 @@ fn due(settle: &Settle) -> Timestamp {
     settle.next.due.unwrap_or(settle.at)
 }
 
-fn update(conn: &Connection, settle: &Settle, place: Option<Place>) -> Result<bool, Error> {
+fn update(batch: &mut Batch<'_>, settle: &Settle, place: Option<Place>) -> Result<bool, Error> {
+    let conn = batch.conn;
     let next = &settle.next;
     let at = if next.state.is_terminal() { settle.at } else { due(settle) };
     let Some(attempt) = &settle.attempt else {
@@ -154,7 +172,7 @@ fn update(conn: &Connection, settle: &Settle, place: Option<Place>) -> Result<bo
     };
     let in_row = fits_row(settle, attempt);
     let response = attempt.response.as_ref().filter(|_| in_row).map(response::encode);
-    let changed = conn.prepare_cached(WITH_ATTEMPT)?.execute(params![
+    let changed = batch.settle.get(conn, WITH_ATTEMPT)?.execute(params![
         settle.id.as_i64(),
         settle.fence,
         code::state(settle.from),
@@ -202,6 +220,13 @@ fn insert_attempt(conn: &Connection, settle: &Settle, attempt: &Attempt) -> Resu
         attempt.error,
         attempt.response.as_ref().map(response::encode),
     ])?;
+    Ok(())
+}
+
+/// Apart from the change itself, because nearly all that is settled has none.
+fn keep_result(conn: &Connection, settle: &Settle, result: &str) -> Result<(), Error> {
+    conn.prepare_cached("UPDATE deliveries SET result = ?2 WHERE id = ?1")?
+        .execute((settle.id.as_i64(), result))?;
     Ok(())
 }
 

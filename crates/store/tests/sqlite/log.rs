@@ -22,7 +22,14 @@ async fn the_log_stays_small_under_constant_writing_and_reading() {
     for batch in 0..BATCHES {
         let events = (0..EVENTS).map(|index| event(batch * EVENTS + index, &body)).collect();
         let (limit, max_bytes) = (50, 1 << 20);
-        let page = Page { endpoint: ENDPOINT, now: NOW, limit, max_bytes, held: Vec::new() };
+        let page = Page {
+            endpoint: ENDPOINT,
+            now: NOW,
+            limit,
+            max_bytes,
+            held: Vec::new(),
+            event_types: Vec::new(),
+        };
         let (appended, paged) = tokio::join!(store.append(events), store.page(page));
         appended.expect("stored");
         paged.expect("a page");

@@ -14,6 +14,7 @@ use postrider_store::sqlite::{Options, Sqlite};
 use tempfile::TempDir;
 
 mod files;
+mod leases;
 mod log;
 mod sealed;
 mod trouble;

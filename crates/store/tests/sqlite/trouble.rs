@@ -144,7 +144,7 @@ async fn what_waits_is_bounded_by_number_and_by_size() {
     }
 }
 
-fn success(id: DeliveryId) -> Settle {
+pub(super) fn success(id: DeliveryId) -> Settle {
     Settle {
         id,
         endpoint: ENDPOINT,
@@ -174,6 +174,8 @@ fn success(id: DeliveryId) -> Settle {
             error: None,
             response: Some(Response { body: Bytes::from_static(b"ok"), ..Response::default() }),
         }),
+        lease: None,
+        result: None,
     }
 }
 

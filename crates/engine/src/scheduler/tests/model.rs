@@ -6,6 +6,8 @@ const STEPS: usize = 10_000;
 const SEEDS: [u64; 6] = [1, 2, 3, 5, 8, 13];
 const SLOTS: usize = 24;
 const ENDPOINTS: i64 = 5;
+/// Some endpoints are behind one of these, and change over now and then.
+const HUBS: i64 = 2;
 /// Far more steps than it takes to bring everything to its end once everything is allowed.
 const HEALING_ROUNDS: usize = 10_000;
 
@@ -54,6 +56,10 @@ struct Attempt {
     endpoint: i64,
     event: i64,
     fence: u32,
+    /// The hub that has it.
+    hub: Option<HubId>,
+    /// Its hub's line has ended: it comes back untried.
+    lost: bool,
     /// What the scheduler will be told, once the store has it.
     settled: Option<Finish>,
 }
@@ -62,6 +68,10 @@ struct World {
     random: fastrand::Rng,
     rig: Rig,
     endpoints: BTreeMap<i64, Endpoint>,
+    /// The hubs that are there, and how much each can hold.
+    hubs: BTreeMap<HubId, usize>,
+    /// How many have been given to a hub.
+    forwarded: usize,
     /// What is unfinished, by event.
     rows: BTreeMap<i64, Row>,
     last_event: i64,
@@ -80,6 +90,8 @@ impl World {
             random: fastrand::Rng::with_seed(seed),
             rig: Rig::with_breaker(SLOTS, breaker),
             endpoints: BTreeMap::new(),
+            hubs: BTreeMap::new(),
+            forwarded: 0,
             rows: BTreeMap::new(),
             last_event: 0,
             finished: 0,
@@ -93,6 +105,9 @@ impl World {
             added.spec.max_in_flight = Some(cap);
             if id == 2 {
                 added.spec.rate_limit = Some(RateLimit { per_second: 20.0, burst: 5 });
+            }
+            if id > 3 {
+                added.spec.destination = Target::Hub(HubId::from_i64(1));
             }
             world.endpoints.insert(id, added.clone());
             world.rig.put(added);
@@ -115,6 +130,9 @@ impl World {
             89..92 => self.pause_or_resume(),
             92 => self.change_caps(),
             93 => self.set_clock_back(),
+            94 => self.come_or_go(),
+            95 => self.change_way(),
+            96 => self.put_back(),
             _ => self.pass(),
         }
         self.take_all();
@@ -166,7 +184,7 @@ impl World {
     fn take_all(&mut self) {
         loop {
             let crowded = self.attempts.len() >= SLOTS;
-            let Some((_, waiting)) = self.rig.scheduler.next(self.rig.now) else { break };
+            let Some((route, waiting)) = self.rig.scheduler.next(self.rig.now) else { break };
             let (endpoint, event) = (waiting.endpoint.as_i64(), waiting.event.id.as_i64());
             let row = self.rows.get(&event).copied();
             let row = row.unwrap_or_else(|| panic!("{event} has ended and was taken again"));
@@ -182,15 +200,27 @@ impl World {
             let cap = spec.spec.max_in_flight.expect("set") as usize;
             assert!(beside < cap, "{endpoint} has {beside} in flight of {cap}");
             assert!(!crowded || beside < RESERVED, "above the global limit without a reserve");
+            let hub = hub_of(&route);
+            if let Some(hub) = hub {
+                let held = self.attempts.iter().filter(|other| other.hub == Some(hub)).count();
+                let capacity = self.hubs.get(&hub).copied();
+                assert!(capacity.is_some_and(|capacity| held < capacity), "{held} of {capacity:?}");
+                self.forwarded += 1;
+            }
             if row.due.is_some_and(|due| due > self.rig.now) {
                 // The clock was set back since it was read: the courier gives it back.
                 let (id, delivery) = (waiting.endpoint, waiting.id);
                 self.rig.scheduler.put_back(id, delivery, self.rig.now);
                 continue;
             }
-            self.attempts.push(Attempt { endpoint, event, fence: row.fence, settled: None });
+            let fence = row.fence;
+            self.attempts.push(Attempt { endpoint, event, fence, hub, lost: false, settled: None });
         }
         assert_eq!(self.rig.scheduler.in_flight(), self.attempts.len());
+        for hub in (1..=HUBS).map(HubId::from_i64) {
+            let held = self.attempts.iter().filter(|attempt| attempt.hub == Some(hub)).count();
+            assert_eq!(self.rig.scheduler.hub_in_flight(hub), held);
+        }
         let alarm = self.rig.scheduler.next_alarm();
         assert!(
             alarm.is_none_or(|at| at > self.rig.now || self.rig.now < self.rig.scheduler.rung_at),
@@ -200,8 +230,9 @@ impl World {
 
     /// Puts the end of a random attempt on disk.
     fn settle(&mut self) {
+        let is_open = |attempt: &Attempt| attempt.settled.is_none() && !attempt.lost;
         let open: Vec<usize> =
-            (0..self.attempts.len()).filter(|at| self.attempts[*at].settled.is_none()).collect();
+            (0..self.attempts.len()).filter(|at| is_open(&self.attempts[*at])).collect();
         let Some(&at) = self.random.choice(&open) else { return };
         let fails = self.random.u32(0..10) < 4;
         self.settle_one(at, fails);
@@ -338,6 +369,40 @@ impl World {
         self.rig.scheduler.put_route(&route(changed.clone()), self.rig.now);
     }
 
+    /// A hub connects, perhaps in place of its older connection, or its line ends.
+    fn come_or_go(&mut self) {
+        let hub = HubId::from_i64(self.random.i64(1..=HUBS));
+        for attempt in self.attempts.iter_mut().filter(|attempt| attempt.hub == Some(hub)) {
+            attempt.lost = attempt.settled.is_none();
+        }
+        let capacity = self.random.bool().then(|| self.random.usize(1..20));
+        match capacity {
+            Some(capacity) => self.hubs.insert(hub, capacity),
+            None => self.hubs.remove(&hub),
+        };
+        self.rig.scheduler.set_hub(hub, capacity, self.rig.now);
+    }
+
+    /// What was lost comes back.
+    fn put_back(&mut self) {
+        let now = self.rig.now;
+        for attempt in self.attempts.extract_if(.., |attempt| attempt.lost) {
+            let id = EndpointId::from_i64(attempt.endpoint);
+            self.rig.scheduler.put_back(id, DeliveryId::from_i64(attempt.event), now);
+        }
+    }
+
+    /// An endpoint is given another way, with whatever it has in flight.
+    fn change_way(&mut self) {
+        let id = self.random.i64(1..=ENDPOINTS);
+        let changed = self.endpoints.get_mut(&id).expect("all are known");
+        changed.spec.destination = match self.random.i64(0..=HUBS) {
+            0 => Target::Url("https://example.com/hook".into()),
+            hub => Target::Hub(HubId::from_i64(hub)),
+        };
+        self.rig.scheduler.put_route(&route(changed.clone()), self.rig.now);
+    }
+
     fn pass(&mut self) {
         self.rig.pass(Duration::from_millis(self.random.u64(0..2_000)));
     }
@@ -349,6 +414,11 @@ impl World {
 
     /// Allows everything, and demands that everything comes to its end.
     fn heal(&mut self) {
+        for hub in (1..=HUBS).map(HubId::from_i64) {
+            self.hubs.insert(hub, 100);
+            self.rig.scheduler.set_hub(hub, Some(100), self.rig.now);
+        }
+        self.put_back();
         for id in 1..=ENDPOINTS {
             let healed = self.endpoints.get_mut(&id).expect("all are known");
             healed.state = EndpointState::Active;
@@ -382,6 +452,7 @@ impl World {
             if self.rows.is_empty() && self.arriving.is_empty() && self.attempts.is_empty() {
                 assert_eq!(self.finished, usize::try_from(self.last_event).expect("a count"));
                 assert_eq!(self.rig.scheduler.in_flight(), 0);
+                assert!(self.forwarded > STEPS / 100, "only {} went to hubs", self.forwarded);
                 return;
             }
             if self.attempts.is_empty() && !self.rig.scheduler.wants_pages() {

@@ -1,0 +1,111 @@
+//! `/v1/hubs`: agents behind NAT that dial out to the gateway, and how they are doing.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use http::StatusCode;
+use postrider_core::{HubId, Timestamp};
+use postrider_engine::HubView;
+use serde::{Deserialize, Serialize};
+
+use crate::App;
+use crate::access::check_name;
+use crate::answer::{self, Answer, json};
+use crate::auth::Caller;
+use crate::extract::{Id, Json, Query};
+use crate::problem::{OrMissing as _, Problem};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewHub {
+    name: String,
+}
+
+/// Makes a hub. The answer is the only place where its token can be read.
+pub(crate) async fn create(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Json(NewHub { name }): Json<NewHub>,
+) -> Answer {
+    let name = check_name(name)?;
+    let (hub, token) = app.engine.create_hub(caller.acting(), name).await?;
+    let made = MadeView { id: hub.id, name: &hub.name, created_at: hub.created_at, token: &token };
+    json(StatusCode::CREATED, &made)
+}
+
+pub(crate) async fn list(State(app): State<Arc<App>>, caller: Caller, mut query: Query) -> Answer {
+    let page = query.page::<HubId>()?;
+    query.finish()?;
+    let hubs = app.engine.hubs(caller.tenant).await?;
+    let now = app.engine.clock().now();
+    let below = |hub: &&HubView| page.after.is_none_or(|after| hub.record.id < after);
+    let mut rows = hubs.iter().filter(below);
+    let data: Vec<View<'_>> =
+        rows.by_ref().take(page.limit).map(|hub| View::of(hub, now)).collect();
+    let next = rows.next().and_then(|_| data.last()).map(|last| &last.id);
+    answer::list(&data, next)
+}
+
+pub(crate) async fn show(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<HubId>) -> Answer {
+    let hub = app.engine.hub(caller.tenant, id).await.or_missing("hub")?;
+    json(StatusCode::OK, &View::of(&hub, app.engine.clock().now()))
+}
+
+/// Its connection ends at once. Its endpoints stay, and what goes to them waits.
+pub(crate) async fn delete(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Id(id): Id<HubId>,
+) -> Result<StatusCode, Problem> {
+    app.engine.delete_hub(caller.acting(), id).await.or_missing("hub")?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// A hub as its maker sees it, once.
+#[derive(Serialize)]
+struct MadeView<'a> {
+    id: HubId,
+    name: &'a str,
+    created_at: Timestamp,
+    token: &'a str,
+}
+
+/// A hub as the API shows it.
+#[derive(Serialize)]
+struct View<'a> {
+    id: HubId,
+    name: &'a str,
+    created_at: Timestamp,
+    connected: bool,
+    /// While it is connected, like the next two.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    capacity: Option<u32>,
+    in_flight: usize,
+    waiting: u64,
+    /// While something waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lag_seconds: Option<f64>,
+}
+
+impl<'a> View<'a> {
+    fn of(hub: &'a HubView, now: Timestamp) -> Self {
+        let HubView { record, connection, in_flight, waiting, oldest_waiting_at } = hub;
+        let connection = connection.as_ref();
+        Self {
+            id: record.id,
+            name: &record.name,
+            created_at: record.created_at,
+            connected: connection.is_some(),
+            since: connection.map(|connection| connection.since),
+            agent: connection.map(|connection| connection.agent.as_str()),
+            capacity: connection.map(|connection| connection.capacity),
+            in_flight: *in_flight,
+            waiting: *waiting,
+            lag_seconds: oldest_waiting_at.map(|oldest| now.since(oldest).as_secs_f64()),
+        }
+    }
+}
