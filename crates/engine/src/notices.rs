@@ -1,6 +1,6 @@
 //! What happened, published on the topic `gateway:webhooks`: a bounded memory of the latest
 //! notices, and a live feed. What operators asked for is told to them as events, too
-//! ([`crate::operator`]).
+//! (`operator`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! The embedded backend: one `SQLite` file, one writer that commits for everybody who waits, and
 //! readers beside it.
 //!
-//! Reading order: what the file looks like ([`schema`], [`code`], [`rows`]), how it is opened
-//! ([`file`], [`config`]), who works on it ([`writer`], [`readers`], [`checkpoint`]), and what they
-//! do ([`append`], [`settle`], [`leases`], [`pages`], [`typed`], [`retention`], [`lists`],
-//! [`history`], [`configuration`], [`sources`], [`hubs`], [`audit`]).
+//! Reading order: what the file looks like (`schema`, `code`, `rows`), how it is opened
+//! (`file`, `config`), who works on it (`writer`, `readers`, `checkpoint`), and what they
+//! do (`append`, `settle`, `leases`, `pages`, `typed`, `retention`, `lists`,
+//! `history`, `configuration`, `sources`, `hubs`, `audit`).
 
 use std::fs::File;
 use std::ops::ControlFlow;
