@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::{cargo, python, tidy, toolchain};
+use crate::{cargo, postgres, python, tidy, toolchain};
 
 pub(crate) fn run() -> Result<()> {
     toolchain::require()?;
+    postgres::require()?;
     let mut taken = Vec::new();
     let mut step = |name: &'static str, check: fn() -> Result<()>| -> Result<()> {
         println!("\n== {name}");

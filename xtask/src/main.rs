@@ -4,6 +4,7 @@ mod bench;
 mod cargo;
 mod check;
 mod docs;
+mod postgres;
 mod python;
 mod tidy;
 mod toolchain;

@@ -54,7 +54,7 @@ pub(crate) fn require_python() -> Result<()> {
 }
 
 /// Installs Debian packages as root, or says `otherwise` what to install.
-fn install(packages: &[&str], otherwise: &'static str) -> Result<()> {
+pub(crate) fn install(packages: &[&str], otherwise: &'static str) -> Result<()> {
     if !is_root() || !answers(Command::new("apt-get").arg("--version")) {
         bail!(otherwise);
     }
@@ -66,7 +66,7 @@ fn install(packages: &[&str], otherwise: &'static str) -> Result<()> {
     cargo::run(install)
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
 

@@ -11,6 +11,7 @@ mod secret_key;
 mod serve;
 mod settings;
 mod signals;
+mod stores;
 mod work;
 
 use std::process::ExitCode;

@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal as _, Write as _};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,18 +16,15 @@ use postrider_engine::{Engine, Options, Retention, StartError};
 use postrider_server::{
     ConnectionLimits, Inbound, KeyError, Keys, ServerOptions, ensure_admin_key,
 };
-use postrider_store::Store;
-use postrider_store::sqlite::{self, Sqlite};
 use rustls::pki_types::CertificateRevocationListDer;
 use rustls::pki_types::pem::{self, PemObject as _};
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
-use crate::secret_key::{self, KeyArgs};
 use crate::signals::Signals;
+use crate::stores::{Place, StoreArgs};
 use crate::{Failure, settings};
 
-const DATABASE: &str = "postrider.db";
 const LARGEST_EVENT: usize = 100 << 20;
 
 #[derive(Debug, clap::Args)]
@@ -44,13 +41,8 @@ pub(crate) struct Args {
     )]
     listen: SocketAddr,
 
-    /// Directory for the database; it is made if it is not there
-    #[arg(long, env = "POSTRIDER_DATA", default_value = "postrider-data", value_name = "DIR")]
-    data: PathBuf,
-
-    /// The store, instead of a database in --data: `sqlite:PATH`
-    #[arg(long, env = "POSTRIDER_STORE", value_name = "URL")]
-    store: Option<String>,
+    #[command(flatten)]
+    store: StoreArgs,
 
     /// What may be sent to although it is not public: a network such as 127.0.0.0/8, or a name such
     /// as billing.internal or *.internal; repeatable
@@ -99,9 +91,6 @@ pub(crate) struct Args {
     /// The most requests a second from one address [default: no limit]
     #[arg(long, env = "POSTRIDER_REQUESTS_PER_ADDRESS", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     requests_per_address: Option<u32>,
-
-    #[command(flatten)]
-    secret_key: KeyArgs,
 
     /// The form of log lines
     #[arg(long, env = "POSTRIDER_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
@@ -171,9 +160,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 }
 
 async fn serve(args: Args, options: Options) -> Result<(), Failure> {
-    let path = database_path(&args)?;
-    let store = open(&path, &args.secret_key)?;
-    let store: Arc<dyn Store> = Arc::new(store);
+    let place = args.store.place()?;
+    let store = args.store.open(&place).await?;
     // Before a key is made: a start that fails must not use up the one time it is shown.
     let listener = TcpListener::bind(args.listen)
         .await
@@ -213,7 +201,7 @@ async fn serve(args: Args, options: Options) -> Result<(), Failure> {
         ..ServerOptions::default()
     };
     let router = postrider_server::router(engine.clone(), keys.clone(), inbound, server_options);
-    greet(address, &path, new_key.as_deref())?;
+    greet(address, &place, new_key.as_deref())?;
 
     let limits = ConnectionLimits { drain: args.drain, ..ConnectionLimits::default() };
     postrider_server::serve(listener, router, limits, stop).await?;
@@ -304,61 +292,11 @@ fn public_url(text: &str) -> Result<String, String> {
     }
 }
 
-fn database_path(args: &Args) -> Result<PathBuf, Failure> {
-    path_of(args.store.as_deref(), &args.data)
-}
-
-/// The database that `--store` and `--data` mean.
-pub(crate) fn path_of(store: Option<&str>, data: &Path) -> Result<PathBuf, Failure> {
-    let Some(url) = store else { return Ok(data.join(DATABASE)) };
-    match url.strip_prefix("sqlite:") {
-        Some(path) if !path.is_empty() => Ok(PathBuf::from(path)),
-        Some(_) | None => {
-            Err(Failure::usage(anyhow!("--store: expected sqlite:PATH, not `{url}`")))
-        }
-    }
-}
-
-/// Opens the database, in a directory that only its owner can read.
-pub(crate) fn open(path: &Path, key: &KeyArgs) -> Result<Sqlite, Failure> {
-    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        let mut builder = std::fs::DirBuilder::new();
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder
-            .recursive(true)
-            .create(directory)
-            .with_context(|| format!("cannot make the directory {}", directory.display()))?;
-    }
-    let options = sqlite::Options::default();
-    let opened = Sqlite::open_asking(path, options, |sealed| {
-        secret_key::keyring(key, path, sealed).map_err(Unopened::Key)
-    });
-    opened.map_err(|error| match error {
-        Unopened::Key(failure) => failure,
-        Unopened::Store(refused @ postrider_store::Error::Refused(_)) => Failure::usage(refused),
-        Unopened::Store(other) => {
-            Failure::from(anyhow!(other).context(format!("cannot open {}", path.display())))
-        }
-    })
-}
-
 /// What a store refuses is for the user to put right: another key, another file.
 fn refused(error: postrider_store::Error) -> Failure {
     match error {
         refused @ postrider_store::Error::Refused(_) => Failure::usage(refused),
         other => Failure::from(other),
-    }
-}
-
-/// Why a database is not open.
-enum Unopened {
-    Key(Failure),
-    Store(postrider_store::Error),
-}
-
-impl From<postrider_store::Error> for Unopened {
-    fn from(error: postrider_store::Error) -> Self {
-        Self::Store(error)
     }
 }
 
@@ -378,11 +316,11 @@ fn log_to_stderr(args: &Args) -> Result<(), Failure> {
 }
 
 /// What somebody who starts it for the first time needs to know.
-fn greet(address: SocketAddr, path: &Path, new_key: Option<&str>) -> std::io::Result<()> {
+fn greet(address: SocketAddr, place: &Place, new_key: Option<&str>) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "Postrider {}", env!("CARGO_PKG_VERSION"))?;
     writeln!(out, "  listening on  http://{address}")?;
-    writeln!(out, "  data in       {}", path.display())?;
+    writeln!(out, "  data in       {place}")?;
     if let Some(key) = new_key {
         writeln!(out, "  admin key     {key}")?;
         writeln!(out, "                (shown this once; keep it)")?;

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use postrider_core::id::Sequence;
 use postrider_core::{Delivery, EndpointId, EventId, SourceId, State, TenantId, Timestamp};
+use postrider_store::Error as StoreError;
 use postrider_store::journal::{Appended, Appending};
 use postrider_store::record::{
     Event, FIRST_FENCE, Headers, MAX_DELIVERIES_PER_EVENT, NewDelivery, NewEvent, Waiting,
@@ -83,7 +84,7 @@ async fn append(
     match appending.await {
         Ok(answers) => Ok(hand_over(&shared, handed, answers)),
         Err(error) => {
-            take_back(&shared, &handed);
+            take_back(&shared, &handed, &error);
             Err(error.into())
         }
     }
@@ -261,20 +262,29 @@ fn announce(shared: &Shared, handed: &[Handed]) {
     }
 }
 
-/// Nothing was stored, as far as is known.
-fn take_back(shared: &Shared, handed: &[Handed]) {
+/// Nothing was stored, as far as is known. It may have been all the same, where the word that it was
+/// got lost: then nobody was told of it, but it is there and has to be carried, so it is looked for.
+fn take_back(shared: &Arc<Shared>, handed: &[Handed], error: &StoreError) {
+    let in_doubt = match error {
+        StoreError::Unavailable(_) => true,
+        StoreError::Overloaded
+        | StoreError::Refused(_)
+        | StoreError::Damaged(_)
+        | StoreError::Exists(_)
+        | StoreError::Closed => false,
+    };
     let now = shared.clock.now();
     let mut scheduler = shared.scheduler.lock();
     for handed in handed {
-        match scheduler.arrived(handed.event.id) {
-            Meanwhile::Nothing => {}
-            Meanwhile::PassedOver | Meanwhile::Reserved => {
-                for (endpoint, _) in &handed.endpoints {
-                    scheduler.note_stored(*endpoint, None, now);
-                }
+        let seen = scheduler.arrived(handed.event.id) != Meanwhile::Nothing;
+        if seen || in_doubt {
+            for (endpoint, _) in &handed.endpoints {
+                scheduler.note_stored(*endpoint, None, now);
             }
         }
     }
+    drop(scheduler);
+    shared.pump();
 }
 
 fn hand_over(shared: &Arc<Shared>, handed: Vec<Handed>, answers: Vec<Appended>) -> Vec<Accepted> {

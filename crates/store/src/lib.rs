@@ -2,7 +2,7 @@
 //!
 //! The traits are cut by who uses them: [`Journal`] for the engine, which writes; [`Ledger`] for
 //! the API, which reads; [`Registry`] for configuration. A backend implements the three and passes
-//! the one suite in [`conformance`]. Nothing here decides what becomes of a delivery: that is
+//! the one suite in [`mod@conformance`]. Nothing here decides what becomes of a delivery: that is
 //! `postrider_core::step`; a store persists it, and refuses it when it is stale.
 
 pub mod error;
@@ -16,6 +16,7 @@ pub mod registry;
 pub mod sealing;
 
 pub mod conformance;
+pub mod postgres;
 pub mod sqlite;
 
 pub use error::Error;

@@ -66,6 +66,8 @@ const RULES: &[Rule] = &[
             "crates/engine/src/http_client/",
             // How long a commit may wait for company, and how often trouble is logged.
             "crates/store/src/sqlite/writer.rs",
+            // The same, and when a server that did not answer is tried again.
+            "crates/store/src/postgres/",
             // How long a hub has been silent.
             "crates/server/src/hub_socket",
             "crates/client/src/ports.rs",

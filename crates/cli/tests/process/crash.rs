@@ -3,11 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use crate::cluster::{Cluster, Disk};
 use crate::gateway::{Gateway, Launch, payload};
 use crate::producers::{Ack, Producers};
 use crate::sink::{Arrival, Reply, Sink};
@@ -20,9 +22,20 @@ const MOST_ARRIVALS_IN_A_ROUND: u64 = 250;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_at_any_moment_under_load_it_delivers_all_that_it_acknowledged() {
-    let mut random = Random::seeded();
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let launch = Launch::serve(directory.path());
+    kill_again_and_again(&Launch::serve(directory.path())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_at_any_moment_it_does_so_on_postgresql_as_well() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let cluster = Cluster::start(Disk::Trusted, "");
+    let launch = Launch::serve(directory.path()).variable("POSTRIDER_STORE", cluster.database());
+    kill_again_and_again(&launch).await;
+}
+
+async fn kill_again_and_again(launch: &Launch) {
+    let mut random = Random::seeded();
     let route = Route::start().await;
     let mut gateway = launch.start().await;
     route.create_endpoints(&gateway).await;
@@ -48,10 +61,21 @@ async fn killed_at_any_moment_under_load_it_delivers_all_that_it_acknowledged() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stopped_under_load_it_loses_nothing_and_repeats_nothing() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    stop_again_and_again(&Launch::serve(directory.path())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stopped_under_load_it_repeats_nothing_on_postgresql_either() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let cluster = Cluster::start(Disk::Trusted, "");
+    let launch = Launch::serve(directory.path()).variable("POSTRIDER_STORE", cluster.database());
+    stop_again_and_again(&launch).await;
+}
+
+async fn stop_again_and_again(launch: &Launch) {
     const STOPS: usize = 5;
     let mut random = Random::seeded();
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let launch = Launch::serve(directory.path());
     let route = Route::start().await;
     let mut gateway = launch.start().await;
     route.create_endpoints(&gateway).await;
@@ -70,6 +94,59 @@ async fn stopped_under_load_it_loses_nothing_and_repeats_nothing() {
     gateway.stop().await;
     let gateway = launch.start().await;
     route.check_nothing_waits(&gateway).await;
+}
+
+/// What the server had committed when its answer got lost is carried as well, though nobody was told
+/// yes: everything that is stored arrives.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_postgresql_crashes_under_load_nothing_is_lost_or_repeated() {
+    const CRASHES: usize = 10;
+    let mut random = Random::seeded();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let cluster = Arc::new(Cluster::start(Disk::Synced, ""));
+    let launch = Launch::serve(directory.path()).variable("POSTRIDER_STORE", cluster.database());
+    let route = Route::start().await;
+    let gateway = launch.start().await;
+    route.create_endpoints(&gateway).await;
+
+    let mut producers = Producers::start(PRODUCERS);
+    for _ in 0..CRASHES {
+        let enough = producers.acknowledged() as u64 + 1 + random.below(MOST_ACKS_IN_A_ROUND);
+        get_through(&mut producers, &gateway, |acks| acks.len() as u64 >= enough).await;
+        let server = Arc::clone(&cluster);
+        tokio::task::spawn_blocking(move || server.crash()).await.expect("it starts again");
+    }
+    let last = producers.acknowledged();
+    get_through(&mut producers, &gateway, |acks| {
+        let since = &acks[last..];
+        (0..PRODUCERS).all(|producer| since.iter().any(|ack| ack.producer == producer))
+    })
+    .await;
+    let acks = producers.finish().await;
+
+    route.check_arrivals(&gateway, &acks, 0).await;
+    gateway.stop().await;
+    let gateway = launch.start().await;
+    route.check_nothing_waits(&gateway).await;
+}
+
+/// A producer gives up at the first no. This sends them on again until enough was acknowledged.
+async fn get_through(
+    producers: &mut Producers,
+    gateway: &Gateway,
+    enough: impl Fn(&[Ack]) -> bool,
+) {
+    const BEFORE_ANOTHER_TRY: Duration = Duration::from_millis(250);
+    let through = async {
+        loop {
+            producers.turn_to(gateway);
+            let acknowledged = producers.until("acknowledgements", &enough);
+            if tokio::time::timeout(BEFORE_ANOTHER_TRY, acknowledged).await.is_ok() {
+                break;
+            }
+        }
+    };
+    crate::within("producers that get through", through).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,6 +1,9 @@
 //! The real binary as a process of its own: started, stopped, killed, starved of disk.
 
 mod client;
+#[allow(dead_code, reason = "the store's own tests need the rest")]
+#[path = "../../../store/tests/postgres/cluster.rs"]
+mod cluster;
 mod gateway;
 #[allow(dead_code, reason = "the engine's own tests need the rest")]
 #[path = "../../../engine/src/destination/tests/name_server.rs"]

@@ -1,0 +1,754 @@
+//! The backend for more than one machine: a `PostgreSQL` server, connections that commit for
+//! everybody who waits, and others that read.
+//!
+//! What it needs: `PostgreSQL` 14 or later with the encoding UTF-8, a role that may create a schema
+//! in the database, and [`Options::connections`] connections. Statements are prepared and settings
+//! belong to the session, so a `PgBouncer` in between has to be in session mode; and it must not end
+//! idle server connections of its own accord (`server_idle_timeout` is about those that no client
+//! has, and does no harm).
+//!
+//! Reading order: where it is ([`address`], [`tls`]), what is in it ([`schema`], [`rows`],
+//! [`text`]), connections ([`session`], [`link`], [`owner`]), who works on it ([`queue`],
+//! [`writer`], [`pipeline`], [`changes`], [`readers`], [`janitor`]), and what they do ([`append`], [`settle`],
+//! [`lines`], [`leases`], [`pages`], [`typed`], [`retention`], [`partitions`], [`lists`], [`history`],
+//! [`configuration`], [`sources`], [`hubs`], [`audit`]).
+
+use std::ops::ControlFlow;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use postrider_core::delivery::State;
+use postrider_core::{
+    DeliveryId, Endpoint, EndpointId, EventId, HubId, JobId, KeyId, Source, SourceId, TenantId,
+    Timestamp,
+};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+
+use crate::audit::{Audit, AuditQuery, AuditRecord};
+use crate::error::Error;
+use crate::journal::{
+    Appending, Cutoffs, Journal, Lapsed, Page, Paged, RetentionStep, Unfinished, Urgency,
+};
+use crate::ledger::{Count, DeliveryFilter, DeliveryQuery, EventQuery, Ledger, Listed, MAX_COUNT};
+use crate::record::{
+    Attempt, DeliveryRecord, Event, Leased, NewDelivery, NewEvent, Settle, Settled, Waiting,
+};
+use crate::registry::{HubRecord, JobRecord, KeyRecord, Registry, TenantRecord};
+use crate::sealing::Keyring;
+
+// The stored forms that all backends share.
+#[expect(clippy::duplicate_mod, reason = "the stored form is that of every backend")]
+#[path = "sqlite/code.rs"]
+mod code;
+#[expect(clippy::duplicate_mod, reason = "the stored form is that of every backend")]
+#[path = "sqlite/headers.rs"]
+mod headers;
+#[expect(clippy::duplicate_mod, reason = "the stored form is that of every backend")]
+#[path = "sqlite/response.rs"]
+mod response;
+
+mod address;
+mod config;
+mod fault;
+mod rows;
+mod schema;
+mod text;
+mod tls;
+
+mod complaints;
+mod link;
+mod owner;
+mod session;
+
+mod changes;
+mod janitor;
+mod pipeline;
+mod queue;
+mod readers;
+mod writer;
+
+mod append;
+mod audit;
+mod configuration;
+mod history;
+mod hubs;
+mod leases;
+mod lines;
+mod lists;
+mod pages;
+mod partitions;
+mod retention;
+mod settle;
+mod sources;
+mod typed;
+
+pub use config::Options;
+
+pub use crate::sqlite::Sealed;
+
+use address::Address;
+use changes::{Changes, SLOT};
+use complaints::Complaints;
+use config::MAX_CONNECTIONS;
+use fault::Fault;
+use janitor::Leftovers;
+use link::Base;
+use owner::Owner;
+use queue::{Command, Cost, Queue, Work};
+use readers::Readers;
+use session::{Pace, Session};
+use typed::Walk;
+use writer::Writer;
+
+/// Why a database cannot be used, by what to do about it.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum OpenError {
+    /// What it is called makes no sense.
+    #[error("the address of the database cannot be used: {0}")]
+    Address(String),
+    /// It does not answer, or not to this user: perhaps later.
+    #[error("the database cannot be reached: {0}")]
+    Unreachable(String),
+    /// Another process has it.
+    #[error("the database is in use by another postrider, connected from {0}")]
+    InUse(String),
+    /// It will not do, or is of a newer version.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl From<Fault> for OpenError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Lost(text) | Fault::Undone(text) | Fault::Busy(text) => Self::Unreachable(text),
+            Fault::Taken => Self::Refused("the database holds what is not postrider's".to_owned()),
+            Fault::Damaged(text) => Self::Refused(text),
+        }
+    }
+}
+
+impl From<Error> for OpenError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Unavailable(text) => Self::Unreachable(text),
+            other @ (Error::Overloaded
+            | Error::Refused(_)
+            | Error::Damaged(_)
+            | Error::Exists(_)
+            | Error::Closed) => Self::Refused(other.to_string()),
+        }
+    }
+}
+
+/// A database in use. Dropping it ends it after what was taken on; only [`Journal::close`] waits for
+/// that.
+pub struct Postgres {
+    queue: Arc<Queue>,
+    changes: Arc<Changes>,
+    journal: Readers,
+    ledger: Readers,
+    owner: Arc<Owner>,
+    keyring: Arc<Keyring>,
+    drop_from_bytes: u64,
+    leftovers: Arc<Leftovers>,
+    tasks: Mutex<Option<JoinSet<()>>>,
+    closed: watch::Sender<bool>,
+}
+
+impl Postgres {
+    /// Connects to the database at `url` (`postgres://…`), and makes its tables if there are none.
+    /// One of a newer version, or in use by another process, is refused and left as it is.
+    /// `keyring` seals and opens the secrets in it.
+    pub async fn connect(url: &str, options: Options, keyring: Keyring) -> Result<Self, OpenError> {
+        Self::connect_asking(url, options, |_| Ok::<_, OpenError>(keyring)).await
+    }
+
+    /// The same, for a caller that makes a key where none is needed yet: `keyring` is told whether
+    /// the database holds anything that only its own keys can open.
+    pub async fn connect_asking<E: From<OpenError>>(
+        url: &str,
+        mut options: Options,
+        keyring: impl FnOnce(Sealed) -> Result<Keyring, E>,
+    ) -> Result<Self, E> {
+        for count in
+            [&mut options.writers, &mut options.journal_readers, &mut options.ledger_readers]
+        {
+            *count = (*count).clamp(1, MAX_CONNECTIONS);
+        }
+        let address = Address::parse(url, options.connect_timeout)?;
+        let complaints = Arc::new(Complaints::default());
+        let owner = Owner::take(&address, &options, &complaints).await?;
+        let sealed = match prepare(&address, &options).await {
+            Ok(sealed) => sealed,
+            Err(error) => {
+                owner.release().await;
+                return Err(error.into());
+            }
+        };
+        let keyring = match keyring(sealed) {
+            Ok(keyring) => keyring,
+            Err(error) => {
+                owner.release().await;
+                return Err(error);
+            }
+        };
+        let base = Arc::new(Base { address, options, complaints });
+        Ok(Self::start(&base, Arc::new(owner), keyring))
+    }
+
+    fn start(base: &Arc<Base>, owner: Arc<Owner>, keyring: Keyring) -> Self {
+        let queue = Arc::new(Queue::new());
+        let leftovers = Arc::new(Leftovers::new());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(janitor::serve(Arc::clone(base), Arc::clone(&leftovers)));
+        for slot in (SLOT + 1..).take(base.options.writers) {
+            let writer = Writer {
+                base: Arc::clone(base),
+                owner: Arc::clone(&owner),
+                queue: Arc::clone(&queue),
+                leftovers: Arc::clone(&leftovers),
+                slot,
+            };
+            tasks.spawn(writer.serve());
+        }
+        Self {
+            queue,
+            changes: Arc::new(Changes::new(Arc::clone(base), Arc::clone(&owner))),
+            journal: Readers::new(Arc::clone(base), base.options.journal_readers),
+            ledger: Readers::new(Arc::clone(base), base.options.ledger_readers),
+            owner,
+            keyring: Arc::new(keyring),
+            drop_from_bytes: base.options.drop_from_bytes,
+            leftovers,
+            tasks: Mutex::new(Some(tasks)),
+            closed: watch::Sender::new(false),
+        }
+    }
+
+    /// Takes nothing on any more. What was taken on is still done.
+    fn begin_close(&self) {
+        self.queue.close();
+        self.leftovers.close();
+        self.journal.close();
+        self.ledger.close();
+    }
+
+    fn take_tasks(&self) -> Option<JoinSet<()>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn submit<T: Send + 'static>(
+        &self,
+        cost: Cost,
+        urgency: Urgency,
+        work: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> Work,
+    ) -> Pin<Box<dyn Future<Output = Result<T, Error>> + Send>> {
+        let (reply, answer) = oneshot::channel();
+        let queued = self.queue.push(Command::new(work(reply), cost, urgency));
+        Box::pin(async move {
+            queued?;
+            answer.await.map_err(|_| Error::Closed)?
+        })
+    }
+
+    /// Makes a change in a transaction of its own, to the end, whether or not somebody waits for it.
+    async fn change<T, F>(&self, change: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: for<'s> FnOnce(&'s Session) -> Changing<'s, T> + Send + 'static,
+    {
+        let changes = Arc::clone(&self.changes);
+        let made = tokio::spawn(async move {
+            let begun = changes.begin().await?;
+            match change(begun.session()?).await {
+                Ok(answer) => begun.commit().await.map(|()| answer),
+                Err(error) => {
+                    begun.undo().await?;
+                    Err(error)
+                }
+            }
+        });
+        made.await.map_err(|_| Error::Closed)?
+    }
+}
+
+type Changing<'s, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 's>>;
+
+/// Looks at the server, brings the schema up to date, and tells whether it holds secrets.
+async fn prepare(address: &Address, options: &Options) -> Result<Sealed, OpenError> {
+    let session = Session::open(address, options, Pace::Patient).await?;
+    schema::check_server(&session).await?;
+    schema::migrate(&session).await?;
+    partitions::make_days(&session).await?;
+    let sealed = sources::has_sealed(&session).await?;
+    session.close().await;
+    Ok(if sealed { Sealed::Some } else { Sealed::None })
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.begin_close();
+        // The tasks finish what they were given by themselves.
+        if let Some(mut tasks) = self.take_tasks() {
+            tasks.detach_all();
+        }
+    }
+}
+
+impl std::fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Postgres").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Journal for Postgres {
+    fn append(&self, events: Vec<NewEvent>) -> Appending {
+        let cost = Cost {
+            rows: events.iter().map(|new| 1 + new.deliveries.len()).sum(),
+            bytes: events.iter().map(|new| new.event.body.len()).sum(),
+        };
+        self.submit(cost, Urgency::Now, |reply| Work::Append(events, reply))
+    }
+
+    async fn append_deliveries(
+        &self,
+        event: EventId,
+        first: DeliveryId,
+        deliveries: Vec<NewDelivery>,
+        now: Timestamp,
+        audit: Option<Audit>,
+    ) -> Result<Vec<Waiting>, Error> {
+        self.change(move |session| {
+            Box::pin(async move {
+                note(session, audit.as_ref()).await?;
+                append::append_deliveries(session, event, first, &deliveries, now, SLOT).await
+            })
+        })
+        .await
+    }
+
+    async fn settle(&self, settles: Vec<Settle>, urgency: Urgency) -> Result<Vec<Settled>, Error> {
+        let cost = settling_cost(&settles);
+        self.submit(cost, urgency, |reply| Work::Settle(settles, reply)).await
+    }
+
+    async fn settle_by(&self, settles: Vec<Settle>, audit: Audit) -> Result<Vec<Settled>, Error> {
+        settling_cost(&settles);
+        self.change(move |session| {
+            Box::pin(async move {
+                let answers = writer::settle_within(session, &settles, SLOT).await?;
+                let applied = |(_, answer): &(&Settle, &Settled)| match answer {
+                    Settled::Applied { .. } => true,
+                    Settled::Stale => false,
+                };
+                let applied = settles.iter().zip(&answers).filter(applied);
+                let subjects: Vec<String> =
+                    applied.map(|(settle, _)| settle.id.to_string()).collect();
+                let subjects: Vec<&str> = subjects.iter().map(String::as_str).collect();
+                audit::note_each(session, &audit, &subjects).await?;
+                Ok(answers)
+            })
+        })
+        .await
+    }
+
+    async fn page(&self, page: Page) -> Result<Paged, Error> {
+        if page.event_types.is_empty() {
+            let reader = self.journal.session().await?;
+            return pages::page(reader.session()?, &page).await;
+        }
+        let mut walk = Walk::new(page);
+        loop {
+            // One piece at a time, so that what other endpoints ask is answered in between.
+            let reader = self.journal.session().await?;
+            match walk.go_on(reader.session()?).await? {
+                ControlFlow::Continue(on) => walk = on,
+                ControlFlow::Break(paged) => return Ok(paged),
+            }
+        }
+    }
+
+    async fn next_due(&self, endpoint: EndpointId) -> Result<Option<Timestamp>, Error> {
+        let reader = self.journal.session().await?;
+        pages::next_due(reader.session()?, endpoint).await
+    }
+
+    async fn waiting(&self, id: DeliveryId) -> Result<Option<Waiting>, Error> {
+        let reader = self.journal.session().await?;
+        pages::waiting(reader.session()?, id).await
+    }
+
+    async fn leased(&self, ids: Vec<DeliveryId>) -> Result<Vec<Leased>, Error> {
+        let reader = self.journal.session().await?;
+        leases::leased(reader.session()?, ids).await
+    }
+
+    async fn lapsed(&self, now: Timestamp, limit: usize) -> Result<Lapsed, Error> {
+        let reader = self.journal.session().await?;
+        leases::lapsed(reader.session()?, now, limit).await
+    }
+
+    async fn unfinished(
+        &self,
+        endpoint: EndpointId,
+        after: DeliveryId,
+        born_before: Option<Timestamp>,
+        limit: usize,
+    ) -> Result<Vec<Unfinished>, Error> {
+        let reader = self.journal.session().await?;
+        pages::unfinished(reader.session()?, endpoint, after, born_before, limit).await
+    }
+
+    async fn sweep_retention(
+        &self,
+        cutoffs: Cutoffs,
+        after: EventId,
+        limit: usize,
+    ) -> Result<RetentionStep, Error> {
+        if after.as_i64() == 0 {
+            self.changes.make_days().await?;
+        }
+        let large = self.drop_from_bytes;
+        self.change(move |session| {
+            Box::pin(async move { retention::sweep(session, &cutoffs, after, limit, large).await })
+        })
+        .await
+    }
+
+    async fn highest_id(&self) -> Result<i64, Error> {
+        let reader = self.journal.session().await?;
+        configuration::highest_id(reader.session()?).await
+    }
+
+    async fn close(&self) {
+        self.begin_close();
+        let Some(mut tasks) = self.take_tasks() else {
+            // Somebody else closes it.
+            let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
+            return;
+        };
+        while let Some(ended) = tasks.join_next().await {
+            if ended.is_err() {
+                tracing::error!("a task of the store panicked");
+            }
+        }
+        self.changes.close().await;
+        self.owner.release().await;
+        self.closed.send_replace(true);
+    }
+}
+
+fn settling_cost(settles: &[Settle]) -> Cost {
+    for settle in settles {
+        let [from, to] = [settle.from, settle.next.state].map(State::is_terminal);
+        assert!(!(from && to), "{} cannot go from one end to another", settle.id);
+    }
+    for settle in settles.iter().filter(|settle| settle.next.state == State::InFlight) {
+        let ends = settle.next.due.is_some();
+        assert!(ends, "{} cannot be leased for ever", settle.id);
+        let tried = settle.attempt.is_some() || settle.result.is_some();
+        assert!(!tried, "{} cannot have come to anything while it is leased", settle.id);
+    }
+    Cost { rows: settles.len(), bytes: settles.iter().map(answer_bytes).sum() }
+}
+
+/// Notes who asked for the change that follows in the same transaction.
+async fn note(session: &Session, audit: Option<&Audit>) -> Result<(), Error> {
+    match audit {
+        Some(audit) => audit::note(session, audit, &audit.subject).await,
+        None => Ok(()),
+    }
+}
+
+fn answer_bytes(settle: &Settle) -> usize {
+    let response = settle.attempt.as_ref().and_then(|attempt| attempt.response.as_ref());
+    response.map_or(0, |response| {
+        let headers = response.headers.iter().map(|(name, value)| name.len() + value.len());
+        response.body.len() + headers.sum::<usize>()
+    })
+}
+
+#[async_trait]
+impl Ledger for Postgres {
+    async fn event(&self, tenant: TenantId, id: EventId) -> Result<Option<Event>, Error> {
+        let reader = self.ledger.session().await?;
+        history::event(reader.session()?, tenant, id).await
+    }
+
+    async fn events(&self, tenant: TenantId, query: EventQuery) -> Result<Listed<Event>, Error> {
+        let reader = self.ledger.session().await?;
+        lists::events(reader.session()?, tenant, &query).await
+    }
+
+    async fn event_deliveries(
+        &self,
+        tenant: TenantId,
+        id: EventId,
+    ) -> Result<Vec<DeliveryRecord>, Error> {
+        let reader = self.ledger.session().await?;
+        history::event_deliveries(reader.session()?, tenant, id).await
+    }
+
+    async fn delivery(
+        &self,
+        tenant: TenantId,
+        id: DeliveryId,
+    ) -> Result<Option<DeliveryRecord>, Error> {
+        let reader = self.ledger.session().await?;
+        history::delivery(reader.session()?, tenant, id).await
+    }
+
+    async fn attempts(&self, id: DeliveryId) -> Result<Vec<Attempt>, Error> {
+        let reader = self.ledger.session().await?;
+        history::attempts(reader.session()?, id).await
+    }
+
+    async fn ahead_of(&self, id: DeliveryId) -> Result<Option<DeliveryRecord>, Error> {
+        let reader = self.ledger.session().await?;
+        history::ahead_of(reader.session()?, id).await
+    }
+
+    async fn deliveries(
+        &self,
+        tenant: TenantId,
+        query: DeliveryQuery,
+    ) -> Result<Listed<DeliveryRecord>, Error> {
+        let reader = self.ledger.session().await?;
+        lists::deliveries(reader.session()?, tenant, &query).await
+    }
+
+    async fn count_dead_letters(
+        &self,
+        tenant: TenantId,
+        filter: DeliveryFilter,
+    ) -> Result<u64, Error> {
+        let Some(mut query) = history::dead_letters(filter, crate::journal::MAX_PAGE) else {
+            return Ok(0);
+        };
+        let mut count = 0;
+        loop {
+            let listed = self.deliveries(tenant, query.clone()).await?;
+            count += listed.rows.len() as u64;
+            if listed.next.is_none() || count >= MAX_COUNT {
+                return Ok(count.min(MAX_COUNT));
+            }
+            query.after = listed.next;
+        }
+    }
+
+    async fn purge_dead_letters(
+        &self,
+        tenant: TenantId,
+        filter: DeliveryFilter,
+        limit: usize,
+        audit: Option<Audit>,
+    ) -> Result<u64, Error> {
+        let Some(mut query) = history::dead_letters(filter, limit) else { return Ok(0) };
+        let mut removed = 0;
+        while removed < limit as u64 {
+            query.limit = limit - usize::try_from(removed).unwrap_or(limit);
+            let found = self.deliveries(tenant, query.clone()).await?;
+            let rows = found.rows;
+            if !rows.is_empty() {
+                let audit = audit.clone();
+                removed += self
+                    .change(move |session| {
+                        Box::pin(async move {
+                            note(session, audit.as_ref()).await?;
+                            retention::purge(session, &rows).await
+                        })
+                    })
+                    .await?;
+            }
+            if found.next.is_none() {
+                break;
+            }
+            query.after = found.next;
+        }
+        Ok(removed)
+    }
+
+    async fn counts(&self, tenant: TenantId) -> Result<Vec<Count>, Error> {
+        let reader = self.ledger.session().await?;
+        history::counts(reader.session()?, tenant).await
+    }
+
+    async fn event_count(&self, tenant: TenantId) -> Result<u64, Error> {
+        let reader = self.ledger.session().await?;
+        history::event_count(reader.session()?, tenant).await
+    }
+
+    async fn ping(&self) -> Result<(), Error> {
+        let reader = self.ledger.session().await?;
+        history::ping(reader.session()?).await
+    }
+}
+
+#[async_trait]
+impl Registry for Postgres {
+    async fn endpoints(&self) -> Result<Vec<Endpoint>, Error> {
+        let reader = self.ledger.session().await?;
+        configuration::endpoints(reader.session()?, &self.keyring).await
+    }
+
+    async fn put_endpoint(&self, endpoint: Endpoint, audit: Option<Audit>) -> Result<(), Error> {
+        let keyring = Arc::clone(&self.keyring);
+        self.change(move |session| {
+            Box::pin(async move {
+                note(session, audit.as_ref()).await?;
+                configuration::put_endpoint(session, &endpoint, &keyring).await
+            })
+        })
+        .await
+    }
+
+    async fn forget_endpoint(&self, id: EndpointId) -> Result<(), Error> {
+        self.change(move |session| Box::pin(configuration::forget_endpoint(session, id))).await
+    }
+
+    async fn failing(&self) -> Result<Vec<(EndpointId, Timestamp)>, Error> {
+        let reader = self.ledger.session().await?;
+        configuration::failing(reader.session()?).await
+    }
+
+    async fn note_failing(&self, since: Vec<(EndpointId, Option<Timestamp>)>) -> Result<(), Error> {
+        self.change(move |session| {
+            Box::pin(async move { configuration::note_failing(session, &since).await })
+        })
+        .await
+    }
+
+    async fn sources(&self) -> Result<Vec<Source>, Error> {
+        let reader = self.ledger.session().await?;
+        sources::sources(reader.session()?, &self.keyring).await
+    }
+
+    async fn put_source(&self, source: Source, audit: Audit) -> Result<(), Error> {
+        let keyring = Arc::clone(&self.keyring);
+        self.change(move |session| {
+            Box::pin(async move {
+                note(session, Some(&audit)).await?;
+                sources::put_source(session, &source, &keyring).await
+            })
+        })
+        .await
+    }
+
+    async fn delete_source(&self, id: SourceId, audit: Audit) -> Result<(), Error> {
+        self.change(move |session| {
+            Box::pin(async move {
+                note(session, Some(&audit)).await?;
+                sources::delete_source(session, id).await
+            })
+        })
+        .await
+    }
+
+    async fn hubs(&self) -> Result<Vec<HubRecord>, Error> {
+        let reader = self.ledger.session().await?;
+        hubs::hubs(reader.session()?).await
+    }
+
+    async fn put_hub(&self, hub: HubRecord, audit: Audit) -> Result<(), Error> {
+        self.change(move |session| {
+            Box::pin(async move {
+                note(session, Some(&audit)).await?;
+                hubs::put_hub(session, &hub).await
+            })
+        })
+        .await
+    }
+
+    async fn delete_hub(&self, id: HubId, audit: Audit) -> Result<(), Error> {
+        self.change(move |session| {
+            Box::pin(async move {
+                note(session, Some(&audit)).await?;
+                hubs::delete_hub(session, id).await
+            })
+        })
+        .await
+    }
+
+    async fn reseal(&self) -> Result<u64, Error> {
+        let keyring = Arc::clone(&self.keyring);
+        self.change(move |session| {
+            Box::pin(async move { sources::reseal(session, &keyring).await })
+        })
+        .await
+    }
+
+    async fn keys(&self) -> Result<Vec<KeyRecord>, Error> {
+        let reader = self.ledger.session().await?;
+        configuration::keys(reader.session()?).await
+    }
+
+    async fn put_key(&self, key: KeyRecord, audit: Option<Audit>) -> Result<(), Error> {
+        self.change(move |session| {
+            Box::pin(async move {
+                note(session, audit.as_ref()).await?;
+                configuration::put_key(session, &key).await
+            })
+        })
+        .await
+    }
+
+    async fn touch_keys(&self, used: Vec<(KeyId, Timestamp)>) -> Result<(), Error> {
+        self.change(move |session| {
+            Box::pin(async move { configuration::touch_keys(session, &used).await })
+        })
+        .await
+    }
+
+    async fn tenants(&self) -> Result<Vec<TenantRecord>, Error> {
+        let reader = self.ledger.session().await?;
+        configuration::tenants(reader.session()?).await
+    }
+
+    async fn make_tenant(
+        &self,
+        name: String,
+        created_at: Timestamp,
+        audit: Audit,
+    ) -> Result<TenantRecord, Error> {
+        self.change(move |session| {
+            Box::pin(async move {
+                let made = configuration::make_tenant(session, &name, created_at).await?;
+                note(session, Some(&audit)).await?;
+                Ok(made)
+            })
+        })
+        .await
+    }
+
+    async fn audit(&self, query: AuditQuery) -> Result<Vec<AuditRecord>, Error> {
+        let reader = self.ledger.session().await?;
+        audit::list(reader.session()?, &query).await
+    }
+
+    async fn instance(&self, candidate: [u8; 16]) -> Result<[u8; 16], Error> {
+        self.change(move |session| Box::pin(configuration::instance(session, candidate))).await
+    }
+
+    async fn job(&self, tenant: TenantId, id: JobId) -> Result<Option<JobRecord>, Error> {
+        let reader = self.ledger.session().await?;
+        configuration::job(reader.session()?, tenant, id).await
+    }
+
+    async fn open_jobs(&self) -> Result<Vec<JobRecord>, Error> {
+        let reader = self.ledger.session().await?;
+        configuration::open_jobs(reader.session()?).await
+    }
+
+    async fn put_job(&self, job: JobRecord, audit: Option<Audit>) -> Result<(), Error> {
+        self.change(move |session| {
+            Box::pin(async move {
+                note(session, audit.as_ref()).await?;
+                configuration::put_job(session, &job).await
+            })
+        })
+        .await
+    }
+}

@@ -1,0 +1,117 @@
+//! Sources, and the sealing of every secret that is kept.
+
+use postrider_core::{Source, SourceId, TenantId};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::configuration::{from_json, to_json};
+use super::rows;
+use super::session::Session;
+use super::text::Text;
+use crate::error::Error;
+use crate::sealing::{Keyring, key_id_of};
+
+pub(crate) const SOURCE: &str = "source";
+pub(crate) const ENDPOINT: &str = "endpoint";
+
+/// What a sealed value belongs to: one that was moved to another row does not open.
+fn context(kind: &str, id: i64) -> Vec<u8> {
+    format!("{kind}:{id}").into_bytes()
+}
+
+pub(crate) fn seal(
+    keyring: &Keyring,
+    kind: &str,
+    id: i64,
+    secrets: &impl Serialize,
+) -> Result<Vec<u8>, Error> {
+    Ok(keyring.seal_in(&context(kind, id), to_json(secrets)?.as_bytes()))
+}
+
+pub(crate) fn unseal<T: DeserializeOwned>(
+    keyring: &Keyring,
+    kind: &str,
+    id: i64,
+    sealed: &[u8],
+) -> Result<T, Error> {
+    let what = || format!("the secrets of {kind} {id}");
+    let plain = keyring.open(&context(kind, id), sealed).map_err(|error| error.of(what()))?;
+    serde_json::from_slice(&plain).map_err(|_| Error::Damaged(format!("{} cannot be read", what())))
+}
+
+pub(crate) async fn sources(session: &Session, keyring: &Keyring) -> Result<Vec<Source>, Error> {
+    const SQL: &str = "SELECT id, tenant_id, spec, secrets, created_at, updated_at \
+         FROM sources ORDER BY id";
+    let found = session.rows(SQL, &[]).await?;
+    found
+        .iter()
+        .map(|row| {
+            let id: i64 = rows::get(row, 0)?;
+            Ok(Source {
+                id: SourceId::from_i64(id),
+                tenant: TenantId(rows::get(row, 1)?),
+                spec: from_json(row, 2)?,
+                secrets: unseal(keyring, SOURCE, id, rows::get(row, 3)?)?,
+                created_at: rows::time(row, 4)?,
+                updated_at: rows::time(row, 5)?,
+            })
+        })
+        .collect()
+}
+
+pub(crate) async fn put_source(
+    session: &Session,
+    source: &Source,
+    keyring: &Keyring,
+) -> Result<(), Error> {
+    const SQL: &str = "INSERT INTO sources \
+         (id, tenant_id, spec, secrets, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6) \
+         ON CONFLICT (id) DO UPDATE SET spec = excluded.spec, secrets = excluded.secrets, \
+         updated_at = excluded.updated_at";
+    let id = source.id.as_i64();
+    let spec = to_json(&source.spec)?;
+    let sealed = seal(keyring, SOURCE, id, &source.secrets)?;
+    let (created_at, updated_at) = (source.created_at.as_millis(), source.updated_at.as_millis());
+    session
+        .execute(SQL, &[&id, &source.tenant.0, &Text(&spec), &sealed, &created_at, &updated_at])
+        .await?;
+    Ok(())
+}
+
+pub(crate) async fn delete_source(session: &Session, id: SourceId) -> Result<(), Error> {
+    session.execute("DELETE FROM sources WHERE id = $1", &[&id.as_i64()]).await?;
+    Ok(())
+}
+
+const TABLES: [(&str, &str); 2] = [(ENDPOINT, "endpoints"), (SOURCE, "sources")];
+
+/// Seals with the newest key what is sealed with another. Returns how many rows that were.
+pub(crate) async fn reseal(session: &Session, keyring: &Keyring) -> Result<u64, Error> {
+    let newest = keyring.newest_id();
+    let mut changed = 0;
+    for (kind, table) in TABLES {
+        let update = format!("UPDATE {table} SET secrets = $2 WHERE id = $1");
+        for row in session.rows(&format!("SELECT id, secrets FROM {table} FOR UPDATE"), &[]).await?
+        {
+            let (id, sealed): (i64, &[u8]) = (rows::get(&row, 0)?, rows::get(&row, 1)?);
+            let what = || format!("the secrets of {kind} {id}");
+            if key_id_of(sealed).map_err(|error| error.of(what()))? == newest {
+                continue;
+            }
+            let context = context(kind, id);
+            let plain = keyring.open(&context, sealed).map_err(|error| error.of(what()))?;
+            session.execute(&update, &[&id, &keyring.seal_in(&context, &plain)]).await?;
+            changed += 1;
+        }
+    }
+    Ok(changed)
+}
+
+/// Whether anything in the database needs a key to be read.
+pub(crate) async fn has_sealed(session: &Session) -> Result<bool, Error> {
+    const SQL: &str = "SELECT EXISTS (SELECT 1 FROM endpoints) OR EXISTS (SELECT 1 FROM sources)";
+    match session.row(SQL, &[]).await? {
+        Some(row) => rows::get(&row, 0),
+        None => Ok(false),
+    }
+}
