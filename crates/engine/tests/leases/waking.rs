@@ -36,7 +36,8 @@ async fn a_new_event_wakes_a_worker_that_waits() {
 async fn of_several_that_wait_each_event_wakes_one() {
     let gateway = Gateway::start().await;
     let endpoint = gateway.endpoint(pull()).await;
-    let (one, other) = (gateway.worker(endpoint).await, gateway.worker(endpoint).await);
+    let one = gateway.worker_wishing(wish(endpoint, 1)).await;
+    let other = gateway.worker_wishing(wish(endpoint, 1)).await;
     gateway.send("n.1").await;
     gateway.send("n.2").await;
     let (one, other) = (one.gets_one().await, other.gets_one().await);
