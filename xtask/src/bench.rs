@@ -2,6 +2,7 @@
 
 mod accept;
 mod backlog;
+mod batch;
 mod connection;
 mod end_to_end;
 mod event;
@@ -12,6 +13,7 @@ mod isolation;
 mod latency;
 mod load;
 mod peer;
+mod postgres;
 mod process;
 mod pull;
 mod push;
@@ -28,7 +30,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
@@ -42,15 +44,28 @@ const MEASURED_WITHIN: Duration = Duration::from_mins(45);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
+    /// The store that the gateway is measured on; each has measures of its own
+    #[arg(long, value_name = "STORE", default_value = "sqlite")]
+    store: Backend,
     /// Shorter runs and a smaller backlog: for a first look, not for figures
     #[arg(long)]
     quick: bool,
     /// Measure only this; may be given several times
     #[arg(long, value_name = "NAME")]
     only: Vec<Measure>,
-    /// Where the result goes as JSON [default: bench.json in the target folder]
+    /// Where the result goes as JSON [default: bench.json, or bench-postgres.json, in the target
+    /// folder]
     #[arg(long, value_name = "PATH")]
     json: Option<PathBuf>,
+    /// Run what is built already, optimised or not: to try the bench itself, not for figures
+    #[arg(long)]
+    as_built: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Backend {
+    Sqlite,
+    Postgres,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -63,6 +78,70 @@ enum Measure {
     Relay,
     Backlog,
     Isolation,
+    Nodes,
+    Claims,
+    Bloat,
+    DueScan,
+}
+
+impl Backend {
+    /// What is measured on it, in this order.
+    fn measures(self) -> &'static [Measure] {
+        match self {
+            Self::Sqlite => &[
+                Measure::Accept,
+                Measure::EndToEnd,
+                Measure::StoreCycle,
+                Measure::Latency,
+                Measure::Pull,
+                Measure::Relay,
+                Measure::Backlog,
+                Measure::Isolation,
+            ],
+            Self::Postgres => &[
+                Measure::EndToEnd,
+                Measure::StoreCycle,
+                Measure::Nodes,
+                Measure::Claims,
+                Measure::Bloat,
+                Measure::DueScan,
+            ],
+        }
+    }
+
+    fn result_file(self) -> &'static str {
+        match self {
+            Self::Sqlite => "bench.json",
+            Self::Postgres => "bench-postgres.json",
+        }
+    }
+
+    /// What its server was set to, if it has one.
+    fn server(self) -> Option<&'static [&'static str]> {
+        match self {
+            Self::Sqlite => None,
+            Self::Postgres => Some(postgres::SETTINGS),
+        }
+    }
+}
+
+impl Arguments {
+    /// What is to be measured, in the store's own order.
+    fn wanted(&self) -> Result<Vec<Measure>> {
+        let measures = self.store.measures();
+        if let Some(other) = self.only.iter().find(|measure| !measures.contains(measure)) {
+            let known: Vec<String> = measures.iter().map(name).collect();
+            let (store, other) = (name(&self.store), name(other));
+            bail!("{other} is not measured on {store}, but {}", known.join(", "));
+        }
+        let wanted = |measure: &&Measure| self.only.is_empty() || self.only.contains(measure);
+        Ok(measures.iter().filter(wanted).copied().collect())
+    }
+}
+
+/// As it is given on the command line.
+fn name(value: &impl clap::ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 /// What every measure is told.
@@ -77,13 +156,23 @@ pub(crate) struct Setting {
     pub(crate) sustained: Duration,
     /// How many deliveries wait in the two runs with a backlog.
     pub(crate) backlogs: [u64; 2],
+    /// How many deliveries go through a database whose size is watched.
+    pub(crate) passing: u64,
+    /// How many deliveries wait in the database that is searched for what is due.
+    pub(crate) waiting: u64,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    if cfg!(debug_assertions) {
+    let wanted = arguments.wanted()?;
+    if arguments.store == Backend::Postgres {
+        crate::postgres::require()?;
+    }
+    if cfg!(debug_assertions) && !arguments.as_built {
         return run_optimised(arguments);
     }
-    build()?;
+    if !arguments.as_built {
+        build()?;
+    }
     let built = std::env::current_exe()?;
     let built = built.parent().context("this program is in no folder")?;
     // Beside the binaries rather than in the system's temporary folder, which may be memory.
@@ -95,22 +184,32 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         brief: Duration::from_secs(if arguments.quick { 3 } else { 10 }),
         sustained: Duration::from_secs(if arguments.quick { 5 } else { 20 }),
         backlogs: if arguments.quick { [200_000, 1_000_000] } else { [1_000_000, 5_000_000] },
+        passing: if arguments.quick { 100_000 } else { 1_000_000 },
+        waiting: if arguments.quick { 500_000 } else { 5_000_000 },
     };
+    let binary = setting.binary.display();
+    ensure!(setting.binary.is_file(), "{binary} is not there: build it first");
     let json_path = arguments
         .json
         .clone()
-        .unwrap_or_else(|| built.parent().unwrap_or(built).join("bench.json"));
+        .unwrap_or_else(|| built.parent().unwrap_or(built).join(arguments.store.result_file()));
 
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let rows = runtime.block_on(async {
         tokio::select! {
-            rows = measure_all(&setting, &arguments.only) => rows,
+            rows = measure_all(&setting, arguments.store, &wanted) => rows,
             stopped = interrupted() => { stopped?; bail!("interrupted") }
         }
     })?;
 
     print!("\n{}", table(&rows));
-    let result = json!({ "quick": arguments.quick, "rows": rows });
+    let result = json!({
+        "store": name(&arguments.store),
+        "server": arguments.store.server(),
+        "quick": arguments.quick,
+        "optimised": !cfg!(debug_assertions),
+        "rows": rows,
+    });
     fs::write(&json_path, serde_json::to_vec_pretty(&result)?)
         .with_context(|| json_path.display().to_string())?;
     let short = rows.iter().filter(|row| row.verdict == Verdict::Short).count();
@@ -131,7 +230,7 @@ fn run_optimised(arguments: &Arguments) -> Result<()> {
     let this = std::env::current_exe()?;
     let profiles = this.parent().and_then(Path::parent).context("this program is in no folder")?;
     let mut command = Command::new(profiles.join("release").join("xtask"));
-    command.arg("bench").current_dir(cargo::root());
+    command.args(["bench", "--store", &name(&arguments.store)]).current_dir(cargo::root());
     // The root is cargo's folder; the path was meant from here.
     if let Some(path) = &arguments.json {
         command.arg("--json").arg(std::path::absolute(path)?);
@@ -140,18 +239,22 @@ fn run_optimised(arguments: &Arguments) -> Result<()> {
         command.arg("--quick");
     }
     for measure in &arguments.only {
-        let value = clap::ValueEnum::to_possible_value(measure).context("a hidden measure")?;
-        command.args(["--only", value.get_name()]);
+        command.args(["--only", &name(measure)]);
     }
     Err(command.exec()).context("the optimised build could not be started")
 }
 
-async fn measure_all(setting: &Setting, only: &[Measure]) -> Result<Vec<Row>> {
-    let all = <Measure as clap::ValueEnum>::value_variants();
+async fn measure_all(setting: &Setting, store: Backend, wanted: &[Measure]) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
-    for measure in all.iter().filter(|measure| only.is_empty() || only.contains(measure)) {
+    for measure in wanted {
         eprintln!("measuring {measure:?} …");
-        let measured = timeout(MEASURED_WITHIN, measure_one(*measure, setting)).await;
+        let measuring = async {
+            match store {
+                Backend::Sqlite => measure_one(*measure, setting).await,
+                Backend::Postgres => measure_on_postgres(*measure, setting).await,
+            }
+        };
+        let measured = timeout(MEASURED_WITHIN, measuring).await;
         let measured = measured.context("took too long").and_then(|measured| measured);
         let measured = measured.with_context(|| format!("measuring {measure:?}"))?;
         eprint!("{}", table(&measured));
@@ -170,6 +273,26 @@ async fn measure_one(measure: Measure, setting: &Setting) -> Result<Vec<Row>> {
         Measure::Relay => relay::measure(setting).await,
         Measure::Backlog => backlog::measure(setting).await,
         Measure::Isolation => isolation::measure(setting).await,
+        Measure::Nodes | Measure::Claims | Measure::Bloat | Measure::DueScan => {
+            bail!("only measured on PostgreSQL")
+        }
+    }
+}
+
+async fn measure_on_postgres(measure: Measure, setting: &Setting) -> Result<Vec<Row>> {
+    match measure {
+        Measure::EndToEnd => postgres::end_to_end::measure(setting).await,
+        Measure::StoreCycle => postgres::store_cycle::measure(setting).await,
+        Measure::Nodes => postgres::nodes::measure(setting).await,
+        Measure::Claims => postgres::claims::measure(setting).await,
+        Measure::Bloat => postgres::bloat::measure(setting).await,
+        Measure::DueScan => postgres::due_scan::measure(setting).await,
+        Measure::Accept
+        | Measure::Latency
+        | Measure::Pull
+        | Measure::Relay
+        | Measure::Backlog
+        | Measure::Isolation => bail!("only measured on SQLite"),
     }
 }
 
@@ -181,4 +304,49 @@ async fn interrupted() -> Result<()> {
         _ = terminate.recv() => {}
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn wanted(line: &[&str]) -> Result<Vec<Measure>> {
+        let line = Line::try_parse_from([&["bench"], line].concat()).expect("a line");
+        line.arguments.wanted()
+    }
+
+    #[test]
+    fn each_store_has_measures_of_its_own() {
+        for (line, measures) in [
+            (&[][..], Backend::Sqlite.measures()),
+            (&["--store", "sqlite"], Backend::Sqlite.measures()),
+            (&["--store", "postgres"], Backend::Postgres.measures()),
+            (&["--only", "latency", "--only", "accept"], &[Measure::Accept, Measure::Latency]),
+            (&["--store", "postgres", "--only", "due-scan"], &[Measure::DueScan]),
+        ] {
+            assert_eq!(wanted(line).expect("known"), measures, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_measure_of_another_store_is_refused_with_those_there_are() {
+        for (line, says) in [
+            (&["--only", "bloat"][..], "bloat is not measured on sqlite, but accept"),
+            (
+                &["--store", "postgres", "--only", "pull"],
+                "not measured on postgres, but end-to-end",
+            ),
+        ] {
+            let error = wanted(line).expect_err("refused").to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    }
 }

@@ -31,7 +31,7 @@ pub(crate) fn require() -> Result<()> {
 }
 
 /// The folder of the server's programs: Debian keeps them out of the way, by version.
-fn programs() -> Option<PathBuf> {
+pub(crate) fn programs() -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let path = std::env::var_os("PATH").unwrap_or_default();
     versions

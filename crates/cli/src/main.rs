@@ -1,8 +1,11 @@
 //! The `postrider` binary: reads flags, environment and files, and puts the parts together.
 
 mod connect;
+mod copy;
 mod hub;
 mod listen;
+mod migrate;
+mod nodes;
 mod plan_view;
 mod policy;
 mod rekey;
@@ -22,15 +25,17 @@ use clap::{Parser, Subcommand};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// A usage or configuration error. Anything else that goes wrong is 1.
+/// A usage or configuration error.
 const EXIT_USAGE: u8 = 2;
+/// Anything else that goes wrong.
+const EXIT_FAILURE: u8 = 1;
 
 #[derive(Debug, Parser)]
 #[command(
     name = "postrider",
     version,
     about = "A durable webhook gateway: stores events before it says yes, and carries each one to its endpoints.",
-    after_help = "Start with `postrider serve`, then send the event it suggests.\n\nExit codes: 0 success, 1 failure, 2 wrong usage or configuration.",
+    after_help = "Start with `postrider serve`, then send the event it suggests.\n\nExit codes: 0 success, 1 failure, 2 wrong usage or configuration. Some commands have more: see their help.",
     arg_required_else_help = true
 )]
 struct Cli {
@@ -52,25 +57,32 @@ enum Command {
     Hub(Box<hub::Args>),
     /// Run a program for each delivery of a pull endpoint
     Work(Box<work::Args>),
+    /// Show the nodes that share a store, and who carries what
+    Nodes(nodes::Args),
+    /// Bring the schema of a store up to date
+    Migrate(migrate::Args),
+    /// Move a whole store from a file to a database server
+    Copy(copy::Args),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    let done = |()| ExitCode::SUCCESS;
     let outcome = match cli.command {
-        Command::Serve(args) => serve::run(*args),
-        Command::Policy(args) => policy::run(&args),
-        Command::Rekey(args) => rekey::run(&args),
-        Command::Listen(args) => listen::run(&args),
-        Command::Hub(args) => hub::run(&args),
-        Command::Work(args) => work::run(&args),
+        Command::Serve(args) => serve::run(*args).map(done),
+        Command::Policy(args) => policy::run(&args).map(done),
+        Command::Rekey(args) => rekey::run(&args).map(done),
+        Command::Listen(args) => listen::run(&args).map(done),
+        Command::Hub(args) => hub::run(&args).map(done),
+        Command::Work(args) => work::run(&args).map(done),
+        Command::Nodes(args) => nodes::run(&args),
+        Command::Migrate(args) => migrate::run(&args),
+        Command::Copy(args) => copy::run(&args).map(done),
     };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("postrider: {:#}", failure.error);
-            ExitCode::from(if failure.usage { EXIT_USAGE } else { 1 })
-        }
-    }
+    outcome.unwrap_or_else(|failure| {
+        eprintln!("postrider: {:#}", failure.error);
+        ExitCode::from(if failure.usage { EXIT_USAGE } else { EXIT_FAILURE })
+    })
 }
 
 /// What ended a command, and whether the user could have known.

@@ -12,6 +12,7 @@ use postrider_store::sqlite::Sealed;
 use zeroize::Zeroizing;
 
 use crate::Failure;
+use crate::stores::Place;
 
 /// The key that is made where none is given, in the folder of the database.
 const KEY_FILE: &str = "postrider.key";
@@ -30,7 +31,8 @@ const OTHERS: u32 = 0o077;
 pub(crate) struct KeyArgs {
     /// A file with the key that stored secrets are sealed with: 32 bytes as base64 or hex, one key
     /// a line, the newest first. `POSTRIDER_SECRET_KEY` can hold the key itself instead. Without
-    /// either it is `postrider.key` beside the database, made at the first start
+    /// either it is `postrider.key` beside the database, or in --data where that is on a server;
+    /// made at the first start. Nodes that share a database need the same key
     #[arg(long, env = "POSTRIDER_SECRET_KEY_FILE", value_name = "PATH")]
     secret_key_file: Option<PathBuf>,
 }
@@ -41,47 +43,102 @@ pub(crate) struct KeyArgs {
 /// To be called while the database is open, so that its folder is there and no other process makes
 /// a key for it.
 pub(crate) fn keyring(args: &KeyArgs, database: &Path, sealed: Sealed) -> Result<Keyring, Failure> {
-    let text = match std::env::var(KEY_VARIABLE) {
-        Ok(text) => Some(Zeroizing::new(text)),
-        Err(std::env::VarError::NotPresent) => None,
+    let found = choose(args.secret_key_file.as_deref(), variable()?, Home::File(database), sealed)?;
+    Ok(found.keyring)
+}
+
+/// The same for a database on a server, which several machines may use: where no key is configured,
+/// it is in `folder`.
+pub(crate) fn shared_keyring(
+    args: &KeyArgs,
+    folder: &Path,
+    database: &Place,
+    sealed: Sealed,
+) -> Result<Found, Failure> {
+    let home = Home::Folder { folder, database };
+    choose(args.secret_key_file.as_deref(), variable()?, home, sealed)
+}
+
+/// The keys, and where they come from.
+pub(crate) struct Found {
+    pub(crate) keyring: Keyring,
+    /// The file that was made for them just now.
+    pub(crate) made: Option<PathBuf>,
+}
+
+/// Where a key is looked for that is not configured.
+#[derive(Debug, Clone, Copy)]
+enum Home<'a> {
+    /// Beside this database.
+    File(&'a Path),
+    /// In this folder, because the database is elsewhere.
+    Folder { folder: &'a Path, database: &'a Place },
+}
+
+impl Home<'_> {
+    /// Two names of one place must come to one key.
+    fn key_file(self) -> PathBuf {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        match self {
+            Self::File(database) => real(database).with_file_name(KEY_FILE),
+            Self::Folder { folder, database: _ } => real(folder).join(KEY_FILE),
+        }
+    }
+
+    fn lost(self, path: &Path) -> Failure {
+        let path = path.display();
+        Failure::usage(match self {
+            Self::File(database) => anyhow!(
+                "{} holds sealed secrets, but the key file {path} is missing: put it back, or give \
+                 the key with --secret-key-file or {KEY_VARIABLE}",
+                database.display()
+            ),
+            Self::Folder { folder: _, database } => anyhow!(
+                "{database} holds sealed secrets, but the key file {path} is missing: every node \
+                 needs the same key. Copy the key file of the node that made it to there (mode \
+                 0600), or give the key with --secret-key-file or {KEY_VARIABLE}"
+            ),
+        })
+    }
+}
+
+fn variable() -> Result<Option<Zeroizing<String>>, Failure> {
+    match std::env::var(KEY_VARIABLE) {
+        Ok(text) => Ok(Some(Zeroizing::new(text))),
+        Err(std::env::VarError::NotPresent) => Ok(None),
         // The error would repeat what the variable holds.
         Err(std::env::VarError::NotUnicode(_)) => {
-            return Err(Failure::usage(anyhow!("{KEY_VARIABLE} is not text")));
+            Err(Failure::usage(anyhow!("{KEY_VARIABLE} is not text")))
         }
-    };
-    choose(args.secret_key_file.as_deref(), text, database, sealed)
+    }
 }
 
 fn choose(
     file: Option<&Path>,
     text: Option<Zeroizing<String>>,
-    database: &Path,
+    home: Home<'_>,
     sealed: Sealed,
-) -> Result<Keyring, Failure> {
-    match (file, text) {
-        (Some(_), Some(_)) => Err(Failure::usage(anyhow!(
-            "both {KEY_VARIABLE} and --secret-key-file (or POSTRIDER_SECRET_KEY_FILE) are given: \
-             keep one, and put every key there"
-        ))),
-        (None, Some(text)) => parse(&text).context(KEY_VARIABLE).map_err(Failure::usage),
-        (Some(path), None) => read(path).map_err(Failure::usage),
-        (None, None) => beside(database, sealed),
-    }
+) -> Result<Found, Failure> {
+    let configured = match (file, text) {
+        (Some(_), Some(_)) => {
+            return Err(Failure::usage(anyhow!(
+                "both {KEY_VARIABLE} and --secret-key-file (or POSTRIDER_SECRET_KEY_FILE) are \
+                 given: keep one, and put every key there"
+            )));
+        }
+        (None, Some(text)) => parse(&text).context(KEY_VARIABLE),
+        (Some(path), None) => read(path),
+        (None, None) => return at_home(home, sealed),
+    };
+    Ok(Found { keyring: configured.map_err(Failure::usage)?, made: None })
 }
 
-fn beside(database: &Path, sealed: Sealed) -> Result<Keyring, Failure> {
-    // Two names of one database must come to one key.
-    let database = database.canonicalize().unwrap_or_else(|_| database.to_owned());
-    let path = database.with_file_name(KEY_FILE);
+fn at_home(home: Home<'_>, sealed: Sealed) -> Result<Found, Failure> {
+    let path = home.key_file();
     let missing = path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
     if missing {
         if sealed == Sealed::Some {
-            return Err(Failure::usage(anyhow!(
-                "{} holds sealed secrets, but the key file {} is missing: put it back, or give the \
-                 key with --secret-key-file or {KEY_VARIABLE}",
-                database.display(),
-                path.display()
-            )));
+            return Err(home.lost(&path));
         }
         make(&path).with_context(|| {
             let path = path.display();
@@ -90,7 +147,8 @@ fn beside(database: &Path, sealed: Sealed) -> Result<Keyring, Failure> {
         tracing::info!(path = %path.display(), "made a key for stored secrets: keep a copy of it");
     }
     // A key that was made is read like any other: what seals is what a later start will find.
-    read(&path).map_err(Failure::usage)
+    let keyring = read(&path).map_err(Failure::usage)?;
+    Ok(Found { keyring, made: missing.then_some(path) })
 }
 
 /// Writes a new key to `path`, whole and on disk or not at all. A file that is there stays.
@@ -175,6 +233,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
+    use crate::stores;
 
     const NONCE: [u8; NONCE_BYTES] = [9; NONCE_BYTES];
 
@@ -214,15 +273,32 @@ mod tests {
         }
 
         fn beside(&self, sealed: Sealed) -> Result<Keyring, Failure> {
-            choose(None, None, &self.database, sealed)
+            self.choose(None, None, sealed)
         }
 
         fn by_file(&self, path: &Path) -> Result<Keyring, Failure> {
-            choose(Some(path), None, &self.database, Sealed::Some)
+            self.choose(Some(path), None, Sealed::Some)
         }
 
         fn by_text(&self, text: &str) -> Result<Keyring, Failure> {
-            choose(None, Some(Zeroizing::new(text.to_owned())), &self.database, Sealed::Some)
+            self.choose(None, Some(text), Sealed::Some)
+        }
+
+        fn choose(
+            &self,
+            file: Option<&Path>,
+            text: Option<&str>,
+            sealed: Sealed,
+        ) -> Result<Keyring, Failure> {
+            let text = text.map(|text| Zeroizing::new(text.to_owned()));
+            choose(file, text, Home::File(&self.database), sealed).map(|found| found.keyring)
+        }
+
+        /// In the folder, for a database on a server.
+        fn shared(&self, sealed: Sealed) -> Result<Found, Failure> {
+            let database = stores::Place::Server("postgres://me:hunter2@db/hooks".to_owned());
+            let home = Home::Folder { folder: self.folder.path(), database: &database };
+            choose(None, None, home, sealed)
         }
     }
 
@@ -301,8 +377,26 @@ mod tests {
         let other = tempfile::tempdir().expect("a folder");
         let link = other.path().join("by-another-name.db");
         symlink(&place.database, &link).expect("a link");
-        let found = choose(None, None, &link, Sealed::Some).expect("found");
+        let found = choose(None, None, Home::File(&link), Sealed::Some);
+        let found = found.map(|found| found.keyring).expect("found");
         assert_eq!(found.newest_id(), made.newest_id());
+    }
+
+    #[test]
+    fn a_key_for_nodes_that_share_a_database_is_made_once_and_missed_elsewhere() {
+        let place = Place::new();
+        let made = place.shared(Sealed::None).unwrap_or_else(|no| panic!("{no:?}"));
+        let file = place.folder.path().canonicalize().expect("there").join(KEY_FILE);
+        assert_eq!(made.made, Some(file));
+        let found = place.shared(Sealed::Some).unwrap_or_else(|no| panic!("{no:?}"));
+        assert_eq!(found.keyring.newest_id(), made.keyring.newest_id());
+        assert_eq!(found.made, None);
+
+        let other = Place::new();
+        let missed = other.shared(Sealed::Some).map(|found| found.keyring);
+        let parts = ["postgres://me@db/hooks", KEY_FILE, "every node", "Copy", "--secret-key-file"];
+        assert_refused(missed, &parts);
+        assert!(other.names().is_empty());
     }
 
     #[test]
@@ -312,8 +406,7 @@ mod tests {
         let path = place.file("configured", 0o600, hex(2));
         assert_holds(&place.by_file(&path).expect("from the file"), &[2]);
         assert_holds(&place.by_text(&hex(3)).expect("from the environment"), &[3]);
-        let text = Some(Zeroizing::new(hex(3)));
-        let both = choose(Some(&path), text, &place.database, Sealed::Some);
+        let both = place.choose(Some(&path), Some(&hex(3)), Sealed::Some);
         assert_refused(both, &[KEY_VARIABLE, "--secret-key-file", "keep one"]);
     }
 

@@ -1,8 +1,10 @@
 //! `postrider serve`: the composition root.
 
+mod node;
+
 use std::io::{IsTerminal as _, Write as _};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,14 +24,15 @@ use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
 use crate::signals::Signals;
-use crate::stores::{Place, StoreArgs};
+use crate::stores::{Opened, Place, StoreArgs};
 use crate::{Failure, settings};
+use node::NodeArgs;
 
 const LARGEST_EVENT: usize = 100 << 20;
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The first start prints an admin key once. Send a first event with it:\n\n  curl -H \"Authorization: Bearer $KEY\" -H 'Content-Type: application/json' \\\n    -d '{\"type\":\"order.created\",\"payload\":{\"id\":1}}' http://127.0.0.1:7070/v1/events\n\nRETRY_BASE_DELAY, RETRY_MAX_DELAY and MAX_ATTEMPTS change the `inbox` policy preset.\nSIGTERM or Ctrl-C stops it: what is in flight is finished first."
+    after_help = "The first start prints an admin key once. Send a first event with it:\n\n  curl -H \"Authorization: Bearer $KEY\" -H 'Content-Type: application/json' \\\n    -d '{\"type\":\"order.created\",\"payload\":{\"id\":1}}' http://127.0.0.1:7070/v1/events\n\nSeveral nodes share the work of one PostgreSQL when each is started on it, with the same key file:\n\n  postrider serve --store postgres://USER@HOST/NAME --secret-key-file postrider.key\n\nAny of them takes any event. `postrider nodes` shows who carries what; what one carried that ends goes to the others. A SQLite file has one node at a time.\n\nRETRY_BASE_DELAY, RETRY_MAX_DELAY and MAX_ATTEMPTS change the `inbox` policy preset.\nSIGTERM or Ctrl-C stops it: what is in flight is finished first."
 )]
 pub(crate) struct Args {
     /// Where to listen
@@ -139,6 +142,9 @@ pub(crate) struct Args {
     /// How long a dead delivery is kept, from its event's arrival
     #[arg(long, env = "POSTRIDER_KEEP_DEAD", default_value = "14d", value_parser = span::parse, value_name = "DURATION")]
     keep_dead: Duration,
+
+    #[command(flatten)]
+    node: NodeArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -159,14 +165,17 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     runtime.block_on(serve(args, options))
 }
 
-async fn serve(args: Args, options: Options) -> Result<(), Failure> {
+async fn serve(args: Args, mut options: Options) -> Result<(), Failure> {
     let place = args.store.place()?;
-    let store = args.store.open(&place).await?;
+    args.node.check(&place)?;
+    let Opened { store, made_key } = args.store.open_shared(&place, args.node.pool()).await?;
     // Before a key is made: a start that fails must not use up the one time it is shown.
     let listener = TcpListener::bind(args.listen)
         .await
         .with_context(|| format!("cannot listen on {}", args.listen))?;
     let address = listener.local_addr()?;
+    options.node.address = address.to_string();
+    let node_name = options.node.name.clone();
     let entropy = Arc::new(SystemEntropy);
     let new_key = ensure_admin_key(
         &*store,
@@ -183,7 +192,6 @@ async fn serve(args: Args, options: Options) -> Result<(), Failure> {
     let inbound = Inbound::load(&*store).await.map_err(refused)?;
     // Signals are caught before anything is promised, so that a stop is always a drained one.
     let mut signals = Signals::catch()?;
-    let stop = async move { signals.next().await };
 
     let engine = Engine::start(options, Arc::clone(&store), Arc::new(SystemClock), entropy)
         .await
@@ -201,8 +209,31 @@ async fn serve(args: Args, options: Options) -> Result<(), Failure> {
         ..ServerOptions::default()
     };
     let router = postrider_server::router(engine.clone(), keys.clone(), inbound, server_options);
-    greet(address, &place, new_key.as_deref())?;
+    let node = match engine.nodes().await {
+        Ok(shared) => shared.map(|shared| {
+            let others = shared.nodes.iter().filter(|node| node.live && node.node != shared.me);
+            beside_others(&node_name, others.count())
+        }),
+        // The engine says so itself, as often as it is so.
+        Err(_) => Some(node_name),
+    };
+    let greeting = Greeting {
+        address,
+        place: &place,
+        node: node.as_deref(),
+        made_key: made_key.as_deref(),
+        new_key: new_key.as_deref(),
+    };
+    greeting.print()?;
 
+    let stop = {
+        let engine = engine.clone();
+        async move {
+            signals.next().await;
+            // While connections end: others take over what nothing is in flight of any more.
+            engine.hand_over();
+        }
+    };
     let limits = ConnectionLimits { drain: args.drain, ..ConnectionLimits::default() };
     postrider_server::serve(listener, router, limits, stop).await?;
     tracing::info!("stopping: finishing what is in flight");
@@ -256,6 +287,7 @@ fn engine_options(args: &Args) -> Result<Options, Failure> {
             failed: args.keep_failed,
             dead: args.keep_dead,
         },
+        node: args.node.options(),
         ..Options::default()
     })
 }
@@ -315,25 +347,57 @@ fn log_to_stderr(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What somebody who starts it for the first time needs to know.
-fn greet(address: SocketAddr, place: &Place, new_key: Option<&str>) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "Postrider {}", env!("CARGO_PKG_VERSION"))?;
-    writeln!(out, "  listening on  http://{address}")?;
-    writeln!(out, "  data in       {place}")?;
-    if let Some(key) = new_key {
-        writeln!(out, "  admin key     {key}")?;
-        writeln!(out, "                (shown this once; keep it)")?;
+/// A node, and whether it is alone.
+fn beside_others(name: &str, others: usize) -> String {
+    match others {
+        0 => format!("{name}, alone so far"),
+        others => format!("{name}, one of {} that share the store", others + 1),
     }
-    let key = new_key.unwrap_or("KEY");
-    writeln!(out, "\nSend a first event:\n")?;
-    writeln!(
-        out,
-        "  curl -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' \\"
-    )?;
-    writeln!(
-        out,
-        "    -d '{{\"type\":\"order.created\",\"payload\":{{\"id\":1}}}}' http://{address}/v1/events\n"
-    )?;
-    out.flush()
+}
+
+/// What somebody who starts it needs to know.
+struct Greeting<'a> {
+    address: SocketAddr,
+    place: &'a Place,
+    /// Where several can share the store.
+    node: Option<&'a str>,
+    /// Where the key is that was just made for all nodes.
+    made_key: Option<&'a Path>,
+    /// The admin key, the first time.
+    new_key: Option<&'a str>,
+}
+
+impl Greeting<'_> {
+    fn print(&self) -> std::io::Result<()> {
+        let address = self.address;
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "Postrider {}", env!("CARGO_PKG_VERSION"))?;
+        writeln!(out, "  listening on  http://{address}")?;
+        writeln!(out, "  data in       {}", self.place)?;
+        if let Some(node) = self.node {
+            writeln!(out, "  node          {node}")?;
+        }
+        if let Some(path) = self.made_key {
+            writeln!(out, "  secret key    {}", path.display())?;
+            writeln!(
+                out,
+                "                (just made; every other node needs a copy of this file)"
+            )?;
+        }
+        if let Some(key) = self.new_key {
+            writeln!(out, "  admin key     {key}")?;
+            writeln!(out, "                (shown this once; keep it)")?;
+        }
+        let key = self.new_key.unwrap_or("KEY");
+        writeln!(out, "\nSend a first event:\n")?;
+        writeln!(
+            out,
+            "  curl -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' \\"
+        )?;
+        writeln!(
+            out,
+            "    -d '{{\"type\":\"order.created\",\"payload\":{{\"id\":1}}}}' http://{address}/v1/events\n"
+        )?;
+        out.flush()
+    }
 }

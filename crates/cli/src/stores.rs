@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow};
 use postrider_store::Store;
 use postrider_store::postgres::{self, OpenError, Postgres};
-use postrider_store::sqlite::{self, Sqlite};
+use postrider_store::sqlite::{self, Sealed, Sqlite};
 use url::Url;
 
 use crate::Failure;
@@ -29,6 +29,13 @@ pub(crate) struct StoreArgs {
 
     #[command(flatten)]
     secret_key: KeyArgs,
+}
+
+/// A store that is open.
+pub(crate) struct Opened {
+    pub(crate) store: Arc<dyn Store>,
+    /// The file of the key that was just made for a server, which other nodes need as well.
+    pub(crate) made_key: Option<PathBuf>,
 }
 
 /// Where a store is.
@@ -62,47 +69,85 @@ impl fmt::Debug for Place {
     }
 }
 
+impl Place {
+    /// What a URL of a store means; none if it means none.
+    pub(crate) fn parse(url: &str) -> Option<Self> {
+        if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            return Some(Self::Server(url.to_owned()));
+        }
+        let path = url.strip_prefix("sqlite:").filter(|path| !path.is_empty())?;
+        Some(Self::File(PathBuf::from(path)))
+    }
+}
+
 impl StoreArgs {
     pub(crate) fn place(&self) -> Result<Place, Failure> {
         let Some(url) = &self.store else { return Ok(Place::File(self.data.join(DATABASE))) };
-        if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-            return Ok(Place::Server(url.clone()));
-        }
-        match url.strip_prefix("sqlite:") {
-            Some(path) if !path.is_empty() => Ok(Place::File(PathBuf::from(path))),
-            // What was given may hold a password.
-            Some(_) | None => Err(Failure::usage(anyhow!(
-                "--store: expected sqlite:PATH or postgres://USER@HOST/NAME"
-            ))),
-        }
+        // What was given may hold a password.
+        Place::parse(url).ok_or_else(|| {
+            Failure::usage(anyhow!("--store: expected sqlite:PATH or postgres://USER@HOST/NAME"))
+        })
     }
 
+    /// For a command that has to be alone with what is there, and needs the key of it.
     pub(crate) async fn open(&self, place: &Place) -> Result<Arc<dyn Store>, Failure> {
         match place {
             Place::File(path) => open_file(path, &self.secret_key),
-            Place::Server(url) => self.connect(url, place).await,
+            Place::Server(url) => {
+                let sealed = Sealed::Some;
+                let key = secret_key::shared_keyring(&self.secret_key, &self.data, place, sealed)?;
+                let pool = postgres::Options::default();
+                let store = Postgres::connect_alone(url, pool, key.keyring).await;
+                Ok(Arc::new(store.map_err(|error| unconnected(error, place))?))
+            }
         }
     }
 
-    async fn connect(&self, url: &str, place: &Place) -> Result<Arc<dyn Store>, Failure> {
+    /// For a node, which shares a server with others; `pool` says how many connections it has there.
+    pub(crate) async fn open_shared(
+        &self,
+        place: &Place,
+        pool: postgres::Options,
+    ) -> Result<Opened, Failure> {
+        match place {
+            Place::File(path) => {
+                Ok(Opened { store: open_file(path, &self.secret_key)?, made_key: None })
+            }
+            Place::Server(url) => self.connect(url, place, pool).await,
+        }
+    }
+
+    async fn connect(
+        &self,
+        url: &str,
+        place: &Place,
+        pool: postgres::Options,
+    ) -> Result<Opened, Failure> {
         // Where the key is made if none is given.
         make_private(&self.data)?;
-        let beside = self.data.join(DATABASE);
-        let options = postgres::Options::default();
-        let connected = Postgres::connect_asking(url, options, |sealed| {
-            secret_key::keyring(&self.secret_key, &beside, sealed).map_err(Unopened::Key)
+        let mut made_key = None;
+        let connected = Postgres::connect_asking(url, pool, |sealed| {
+            let key = secret_key::shared_keyring(&self.secret_key, &self.data, place, sealed);
+            let key = key.map_err(Unopened::Key)?;
+            made_key = key.made;
+            Ok(key.keyring)
         });
         let store = connected.await.map_err(|error| match error {
             Unopened::Key(failure) => failure,
-            Unopened::Server(refused @ (OpenError::Address(_) | OpenError::Refused(_))) => {
-                Failure::usage(refused)
-            }
-            Unopened::Server(other @ (OpenError::Unreachable(_) | OpenError::InUse(_))) => {
-                Failure::from(anyhow!(other).context(format!("cannot use {place}")))
-            }
+            Unopened::Server(error) => unconnected(error, place),
             Unopened::File(other) => Failure::from(other),
         })?;
-        Ok(Arc::new(store))
+        Ok(Opened { store: Arc::new(store), made_key })
+    }
+}
+
+/// Why a server cannot be used.
+pub(crate) fn unconnected(error: OpenError, place: &Place) -> Failure {
+    match error {
+        refused @ (OpenError::Address(_) | OpenError::Refused(_)) => Failure::usage(refused),
+        other @ (OpenError::Unreachable(_) | OpenError::InUse(_)) => {
+            Failure::from(anyhow!(other).context(format!("cannot use {place}")))
+        }
     }
 }
 

@@ -139,20 +139,56 @@ impl fmt::Display for AttemptId {
 #[derive(Debug)]
 pub struct Sequence {
     last: i64,
+    /// The part of every millisecond that is this node's alone.
+    node: Option<u8>,
 }
+
+/// The ids that each of several nodes has in every millisecond; the most that can be taken at once.
+pub const NODE_IDS: u32 = 1 << (SEQUENCE_BITS - u8::BITS);
 
 impl Sequence {
     /// `last` is the highest id already in use (0 if none): a clock that was set back between two
     /// runs must not lead to an id being given twice.
     pub const fn after(last: i64) -> Self {
-        Self { last }
+        Self { last, node: None }
     }
 
-    /// Reserves `count` consecutive ids and returns the first.
+    /// The same for one of several nodes that hand out ids at the same time: with another `number`
+    /// there are other ids.
+    pub const fn of_node(number: u8, last: i64) -> Self {
+        Self { last, node: Some(number) }
+    }
+
+    /// Goes on under another number, after `last`.
+    pub fn renumber(&mut self, number: u8, last: i64) {
+        *self = Self::of_node(number, self.last.max(last));
+    }
+
+    /// Reserves `count` consecutive ids and returns the first. A node takes at most [`NODE_IDS`].
     pub fn take(&mut self, now: Timestamp, count: u32) -> i64 {
-        let first = floor(now).max(self.last + 1);
-        self.last = first + i64::from(count.max(1)) - 1;
+        let count = i64::from(count.max(1));
+        let first = match self.node {
+            None => floor(now).max(self.last + 1),
+            Some(number) => self.first_of_node(number, floor(now), count),
+        };
+        self.last = first + count - 1;
         first
+    }
+
+    fn first_of_node(&self, number: u8, now: i64, count: i64) -> i64 {
+        let own = i64::from(number) * i64::from(NODE_IDS);
+        let begins = |millisecond: i64| (millisecond << SEQUENCE_BITS) + own;
+        let earliest = begins(now >> SEQUENCE_BITS);
+        if self.last < earliest {
+            return earliest;
+        }
+        // Ahead of the clock: go on in the millisecond of the last one, if there is room.
+        let current = begins(self.last >> SEQUENCE_BITS);
+        let next = current.max(self.last + 1);
+        if next + count <= current + i64::from(NODE_IDS) {
+            return next;
+        }
+        begins((self.last >> SEQUENCE_BITS) + 1)
     }
 }
 
@@ -234,6 +270,40 @@ mod tests {
         assert!(second >= first + 10);
         let mut restarted = Sequence::after(second);
         assert!(restarted.take(at(0), 1) > second);
+    }
+
+    #[test]
+    fn nodes_that_hand_out_ids_at_the_same_time_never_meet() {
+        let mut given = std::collections::BTreeSet::new();
+        let mut nodes = [0, 1, 7, u8::MAX].map(|number| Sequence::of_node(number, 0));
+        let counts = [1, 2, 3, NODE_IDS / 2, NODE_IDS, 1, 1, NODE_IDS - 1, 2, 10_001, 10_001, 1];
+        for (turn, count) in (0..).zip(counts.into_iter().cycle().take(600)) {
+            for node in &mut nodes {
+                let before = node.last;
+                // Three in each millisecond, and now and then the clock goes back.
+                let ms = if turn % 50 == 49 { 0 } else { turn / 3 };
+                let first = node.take(at(1_000 + ms), count);
+                assert!(first > before, "they only grow");
+                for id in first..first + i64::from(count) {
+                    assert!(given.insert(id), "{id} was given twice");
+                }
+                let number = |id: i64| (id >> 14) & 0xff;
+                let last = first + i64::from(count) - 1;
+                assert_eq!(Some(number(first)), node.node.map(i64::from));
+                assert_eq!((number(first), first >> 22), (number(last), last >> 22));
+            }
+        }
+    }
+
+    #[test]
+    fn a_node_begins_after_whatever_is_in_use() {
+        for last in [0, 5, floor(at(1_000)), floor(at(1_000)) + (200 << 14), floor(at(9_000)) - 1] {
+            for number in [0, 3, 200, u8::MAX] {
+                let first = Sequence::of_node(number, last).take(at(1_000), 10_001);
+                assert!(first > last && first >= floor(at(1_000)), "{last} {number}");
+                assert!(first <= last.max(floor(at(1_000))) + (1 << SEQUENCE_BITS), "and not far");
+            }
+        }
     }
 
     #[test]

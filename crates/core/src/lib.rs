@@ -2,7 +2,8 @@
 //!
 //! Reading order: what things are called ([`id`], [`time`], [`span`]), when to try again
 //! ([`policy`]), what became of a try ([`outcome`], [`retry_after`]), what that does to a delivery
-//! ([`delivery`]), where events come from and go ([`source`], [`endpoint`], [`pattern`]), how they are verified
+//! ([`delivery`]), where events come from and go ([`source`], [`endpoint`], [`pattern`]) and who
+//! carries them ([`lane`]), how they are verified
 //! ([`verification`]) and how they are signed ([`signing`]), what a hub and its gateway say to each
 //! other ([`hub`]).
 
@@ -21,6 +22,7 @@ pub mod delivery;
 
 pub mod endpoint;
 pub mod hub;
+pub mod lane;
 pub mod pattern;
 pub mod source;
 
@@ -31,6 +33,7 @@ pub mod verification;
 pub use delivery::{Delivery, Happening, Reason, State, step};
 pub use endpoint::Endpoint;
 pub use id::{DeliveryId, EndpointId, EventId, HubId, JobId, KeyId, SourceId, TenantId};
+pub use lane::Lane;
 pub use outcome::{Class, Outcome};
 pub use policy::{Jitter, Policy};
 pub use source::Source;

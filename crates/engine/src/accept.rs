@@ -97,6 +97,10 @@ fn begin(
     tenant: TenantId,
     submissions: Vec<Submission>,
 ) -> Result<(Vec<Handed>, Appending), Error> {
+    if shared.fleet.as_ref().is_some_and(|fleet| !fleet.may_give_out_ids()) {
+        let why = "this node has lost touch with the others";
+        return Err(StoreError::Unavailable(why.into()).into());
+    }
     let routes = shared.routes.load();
     // Filters may take their time over a large body; nobody waits for that.
     let addressed = submissions

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use postrider_core::Timestamp;
+use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BreakerOptions {
@@ -30,7 +31,8 @@ impl Default for BreakerOptions {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum BreakerState {
     /// All is well.
     Closed,
@@ -66,7 +68,8 @@ pub(crate) struct Breaker {
     phase: Phase,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 enum Phase {
     Closed { failures: u32, failing_since: Option<Timestamp> },
     Open { probe_at: Timestamp, wait: Duration },
@@ -79,6 +82,28 @@ const HEALTHY: Phase = Phase::Closed { failures: 0, failing_since: None };
 impl Breaker {
     pub(crate) const fn new(options: BreakerOptions) -> Self {
         Self { options, phase: HEALTHY }
+    }
+
+    /// As [`Breaker::note`] told. A note that makes no sense is taken for none: at worst the endpoint
+    /// has to fail as often again.
+    pub(crate) fn restored(options: BreakerOptions, note: Option<&str>, now: Timestamp) -> Self {
+        let phase = note.and_then(|note| serde_json::from_str(note).ok()).unwrap_or(HEALTHY);
+        let phase = match phase {
+            // The probe is not under way any more.
+            Phase::HalfOpen { wait } => Phase::Open { probe_at: now, wait },
+            Phase::Closed { .. } | Phase::Open { .. } | Phase::Ramping { .. } => phase,
+        };
+        Self { options, phase }
+    }
+
+    /// What the next one to carry the endpoint has to know; none while all is well.
+    pub(crate) fn note(&self) -> Option<String> {
+        match self.phase {
+            Phase::Closed { .. } => None,
+            Phase::Open { .. } | Phase::HalfOpen { .. } | Phase::Ramping { .. } => {
+                serde_json::to_string(&self.phase).ok()
+            }
+        }
     }
 
     pub(crate) const fn state(&self) -> BreakerState {
@@ -214,6 +239,31 @@ mod tests {
             breaker.failed(now);
         }
         assert_eq!(waits, [1, 2, 4, 8, 16, 30, 30]);
+    }
+
+    #[test]
+    fn what_is_noted_of_it_is_restored() {
+        let start = Timestamp::from_millis(1_000_000);
+        let restored =
+            |breaker: &Breaker, now| Breaker::restored(options(), breaker.note().as_deref(), now);
+        let mut breaker = Breaker::new(options());
+        assert_eq!(breaker.note(), None);
+        assert_eq!(restored(&breaker, start).state(), BreakerState::Closed);
+        breaker = open_one(start);
+        let open = restored(&breaker, start);
+        assert_eq!((open.state(), open.probe_at()), (BreakerState::Open, breaker.probe_at()));
+        breaker.sent();
+        let later = start.plus(Duration::from_mins(1));
+        let probed = restored(&breaker, later);
+        assert_eq!((probed.state(), probed.allowance(later)), (BreakerState::Open, 1));
+        breaker.succeeded(8);
+        breaker.succeeded(8);
+        let ramping = restored(&breaker, later);
+        assert_eq!((ramping.state(), ramping.allowance(later)), (BreakerState::Ramping, 3));
+        for nonsense in ["", "{}", "null", "{\"open\":{}}", "{\"melted\":{\"wait\":1}}"] {
+            let state = Breaker::restored(options(), Some(nonsense), start).state();
+            assert_eq!(state, BreakerState::Closed, "{nonsense}");
+        }
     }
 
     #[test]

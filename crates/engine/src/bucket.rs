@@ -19,6 +19,11 @@ impl Bucket {
         Self { per_second: limit.per_second, burst, tokens: burst, filled_at: now }
     }
 
+    /// Takes all tokens.
+    pub(crate) fn drain(&mut self, now: Timestamp) {
+        (self.tokens, self.filled_at) = (0.0, now);
+    }
+
     /// Takes a token, or says when there will be one.
     pub(crate) fn take(&mut self, now: Timestamp) -> Result<(), Timestamp> {
         let gained = now.since(self.filled_at).as_secs_f64() * self.per_second;

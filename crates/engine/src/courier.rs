@@ -31,6 +31,7 @@ pub(crate) async fn deliver(shared: Arc<Shared>, route: Arc<Route>, waiting: Wai
             health: Health::Unknown,
             lease: None,
             result: None,
+            tenure: None,
         }),
         Start::NotDue => None,
     };
@@ -176,6 +177,7 @@ pub(crate) fn conclude(
         health,
         lease: None,
         result: tried.result,
+        tenure: None,
     }
 }
 

@@ -286,13 +286,17 @@ impl Queue {
     /// One message on its way to one handler: its state, attempts, last error, result.
     pub async fn delivery(&self, id: DeliveryId) -> Result<DeliveryRecord, Error> {
         let record = self.engine.store().delivery(TENANT, id).await?;
-        record.map(|record| self.as_it_stands(record)).ok_or(Error::NotFound)
+        Ok(self.as_it_stands(record.ok_or(Error::NotFound)?).await)
     }
 
     /// All deliveries of a message, one for each handler that listened when it was enqueued.
     pub async fn deliveries(&self, message: EventId) -> Result<Vec<DeliveryRecord>, Error> {
         let records = self.engine.store().event_deliveries(TENANT, message).await?;
-        Ok(records.into_iter().map(|record| self.as_it_stands(record)).collect())
+        let mut standing = Vec::with_capacity(records.len());
+        for record in records {
+            standing.push(self.as_it_stands(record).await);
+        }
+        Ok(standing)
     }
 
     /// The attempts of a delivery, oldest first.
@@ -365,8 +369,9 @@ impl Queue {
     }
 
     /// A handler has it in memory; the store knows nothing of that.
-    fn as_it_stands(&self, record: DeliveryRecord) -> DeliveryRecord {
-        if !record.state.is_terminal() && self.engine.is_in_flight(record.endpoint, record.id) {
+    async fn as_it_stands(&self, record: DeliveryRecord) -> DeliveryRecord {
+        let (endpoint, id) = (record.endpoint, record.id);
+        if !record.state.is_terminal() && self.engine.is_in_flight(endpoint, id).await {
             return DeliveryRecord { state: State::InFlight, due: None, ..record };
         }
         record

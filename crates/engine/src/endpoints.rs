@@ -13,6 +13,7 @@ use postrider_core::{
     DeliveryId, Endpoint, EndpointId, EventId, Happening, Jitter, Outcome, TenantId, Timestamp,
     step,
 };
+use postrider_store::Error as StoreError;
 use postrider_store::audit::Audit;
 use postrider_store::record::{Attempt, Event, Settle};
 
@@ -151,7 +152,7 @@ impl Engine {
         private: Private,
     ) -> Result<Arc<Endpoint>, Error> {
         let shared = &self.shared;
-        let _turn = shared.configuring.lock().await;
+        let turn = shared.configuring.lock().await;
         let now = shared.clock.now();
         let text = given_or_new(shared, &spec.signing, private.secret)?;
         let endpoint = Endpoint {
@@ -165,7 +166,9 @@ impl Engine {
             updated_at: now,
         };
         let audit = acting.audit(now, "endpoint.create", endpoint.id, None);
-        install(shared, endpoint, Check::Now, Some(audit)).await
+        let made = install(shared, endpoint, Check::Now, Some(audit)).await;
+        drop(turn);
+        self.spread_if(made).await
     }
 
     /// Replaces what a user said of an endpoint. A new ordering holds for events accepted from now
@@ -178,7 +181,7 @@ impl Engine {
         tls: Option<Tls>,
     ) -> Result<Arc<Endpoint>, Error> {
         let shared = &self.shared;
-        let _turn = shared.configuring.lock().await;
+        let turn = shared.configuring.lock().await;
         let current = self.endpoint(acting.tenant, id).ok_or(Error::NotFound)?;
         let mut endpoint = Endpoint { spec, tls, ..(*current).clone() };
         endpoint.updated_at = shared.clock.now();
@@ -195,7 +198,9 @@ impl Engine {
         }
         let detail = changed_fields(&current.spec, &endpoint.spec);
         let audit = acting.audit(endpoint.updated_at, "endpoint.update", id, Some(&detail));
-        install(shared, endpoint, Check::Now, Some(audit)).await
+        let changed = install(shared, endpoint, Check::Now, Some(audit)).await;
+        drop(turn);
+        self.spread_if(changed).await
     }
 
     pub async fn set_endpoint_state(
@@ -205,7 +210,7 @@ impl Engine {
         action: EndpointAction,
     ) -> Result<Arc<Endpoint>, Error> {
         let shared = &self.shared;
-        let _turn = shared.configuring.lock().await;
+        let turn = shared.configuring.lock().await;
         let current = self.endpoint(acting.tenant, id).ok_or(Error::NotFound)?;
         let state = match (current.state, action) {
             (EndpointState::Active | EndpointState::Paused, EndpointAction::Pause) => {
@@ -227,7 +232,9 @@ impl Engine {
             failing::forgive(shared, id).await?;
         }
         let audit = acting.audit(shared.clock.now(), action.audited(), id, None);
-        set_state(shared, &current, state, audit).await
+        let changed = set_state(shared, &current, state, audit).await;
+        drop(turn);
+        self.spread_if(changed).await
     }
 
     /// A new secret signs from now on; the old ones go on beside it for `overlap`.
@@ -242,7 +249,7 @@ impl Engine {
             return Err(Error::invalid("overlap", "must be at most 30d"));
         }
         let shared = &self.shared;
-        let _turn = shared.configuring.lock().await;
+        let turn = shared.configuring.lock().await;
         let current = self.endpoint(acting.tenant, id).ok_or(Error::NotFound)?;
         let now = shared.clock.now();
         let text = given_or_new(shared, &current.spec.signing, secret)?;
@@ -256,13 +263,15 @@ impl Engine {
         endpoint.secrets.insert(0, StoredSecret { text, expires_at: None });
         endpoint.updated_at = now;
         let audit = acting.audit(now, "endpoint.rotate_secret", id, None);
-        install(shared, endpoint, Check::AtDial, Some(audit)).await
+        let changed = install(shared, endpoint, Check::AtDial, Some(audit)).await;
+        drop(turn);
+        self.spread_if(changed).await
     }
 
     /// Deletes an endpoint: it gets nothing more, what is unfinished is cancelled, history stays.
     pub async fn delete_endpoint(&self, acting: Acting, id: EndpointId) -> Result<(), Error> {
         let shared = &self.shared;
-        let _turn = shared.configuring.lock().await;
+        let turn = shared.configuring.lock().await;
         let current = self.endpoint(acting.tenant, id).ok_or(Error::NotFound)?;
         let deleted = Endpoint {
             state: EndpointState::Deleted,
@@ -277,8 +286,19 @@ impl Engine {
             // Still known to the scheduler, as one that is not sent to, until its last attempt ends.
             shared.scheduler.lock().put_route(&Arc::new(route), shared.clock.now());
         }
-        shared.runtime.spawn(cancel_unfinished(Arc::clone(shared), id));
-        Ok(())
+        if shared.looks_after(id) {
+            shared.runtime.spawn(cancel_unfinished(Arc::clone(shared), id));
+        }
+        drop(turn);
+        self.spread_if(Ok(())).await
+    }
+
+    /// After a change that was made, waits for the other nodes to go by it.
+    async fn spread_if<T>(&self, changed: Result<T, Error>) -> Result<T, Error> {
+        if changed.is_ok() {
+            self.spread().await;
+        }
+        changed
     }
 
     /// Sends a sample event, outside all queues and policies, and says what came back.
@@ -441,7 +461,8 @@ pub(crate) async fn drop_lapsed_secrets(shared: &Arc<Shared>) {
     let _turn = shared.configuring.lock().await;
     let now = shared.clock.now();
     let routes = shared.routes.load_full();
-    for route in routes.all().filter(|route| route.stale_at().is_some_and(|at| at <= now)) {
+    let stale = |route: &&Arc<Route>| route.stale_at().is_some_and(|at| at <= now);
+    for route in routes.all().filter(stale).filter(|route| shared.looks_after(route.id())) {
         let mut endpoint = (*route.endpoint).clone();
         endpoint.secrets.retain(|secret| secret.expires_at.is_none_or(|at| at > now));
         if let Err(error) = install(shared, endpoint, Check::AtDial, None).await {
@@ -491,6 +512,28 @@ pub(crate) async fn disable(shared: Arc<Shared>, disable: Disable) {
     }
 }
 
+/// Sees to the deleted endpoints that this node looks after: whatever was stored for them by nodes
+/// that did not know yet is cancelled.
+pub(crate) async fn end_deleted(shared: &Arc<Shared>) -> Result<(), StoreError> {
+    let _turn = shared.configuring.lock().await;
+    end_deleted_locked(shared).await
+}
+
+/// The same, for whoever has its turn to change configuration.
+pub(crate) async fn end_deleted_locked(shared: &Arc<Shared>) -> Result<(), StoreError> {
+    for endpoint in shared.store.endpoints().await? {
+        let id = endpoint.id;
+        if endpoint.state != EndpointState::Deleted || !shared.looks_after(id) {
+            continue;
+        }
+        let first = DeliveryId::from_i64(0);
+        if !shared.store.unfinished(id, first, None, 1).await?.is_empty() {
+            shared.runtime.spawn(cancel_unfinished(Arc::clone(shared), id));
+        }
+    }
+    Ok(())
+}
+
 /// Cancels all that is unfinished of a deleted endpoint, waiting for what is in flight.
 pub(crate) async fn cancel_unfinished(shared: Arc<Shared>, id: EndpointId) {
     loop {
@@ -526,6 +569,7 @@ async fn cancel_pass(shared: &Arc<Shared>, id: EndpointId) -> Result<Pass, Error
         let now = shared.clock.now();
         let mut decisions = Vec::with_capacity(unfinished.len());
         for row in unfinished {
+            // What another node has in flight is not known: it ends there, and changes nothing any more.
             if shared.scheduler.lock().is_in_flight(id, row.id) {
                 in_flight = true;
                 continue;
@@ -548,6 +592,7 @@ async fn cancel_pass(shared: &Arc<Shared>, id: EndpointId) -> Result<Pass, Error
                     attempt: None,
                     lease: None,
                     result: None,
+                    tenure: None,
                 },
             });
         }

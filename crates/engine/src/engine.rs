@@ -1,5 +1,6 @@
 //! Starts the engine, offers its operations, and stops it.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,10 +34,12 @@ use crate::embedded::Handlers;
 use crate::endpoints::Check;
 use crate::error::Error;
 use crate::failing::{self, Failing};
+use crate::fleet::{Fleet, NodeOptions, beats, hearing, looks, outbox, reload};
 use crate::http_client::{Client, ClientOptions, EgressProxy};
 use crate::hubs::Hubs;
+use crate::jobs::Jobs;
 use crate::leases::Leasing;
-use crate::notices::{Audience, Draft, NoticeKind, Notices};
+use crate::notices::{Audience, Draft, Notice, NoticeKind, Notices};
 use crate::operator::Operators;
 use crate::ports::{Clock, Entropy};
 use crate::route::Routes;
@@ -78,6 +81,8 @@ pub struct Options {
     pub retention: Retention,
     pub breaker: BreakerOptions,
     pub user_agent: String,
+    /// How this node appears to others, where several share a store.
+    pub node: NodeOptions,
     /// Certificate authorities trusted beside the public ones.
     pub extra_roots: Vec<CertificateDer<'static>>,
     /// Lists of certificates that their authorities have taken back.
@@ -117,6 +122,7 @@ impl Default for Options {
             retention: Retention::default(),
             breaker: BreakerOptions::default(),
             user_agent: concat!("Postrider/", env!("CARGO_PKG_VERSION")).to_owned(),
+            node: NodeOptions::default(),
             extra_roots: Vec::new(),
             revoked: Vec::new(),
         }
@@ -175,16 +181,37 @@ impl Engine {
         let commands = Allowed::new(&options.allowed_commands);
         let (settler, verdicts) = Settler::new();
         let (operators, told) = Operators::new();
+        let (fleet, first) = match store.fleet() {
+            None => (None, None),
+            Some(nodes) => {
+                let joined = Fleet::join(nodes, options.node.clone(), Arc::clone(&clock)).await?;
+                (Some(joined.0), Some(joined.1))
+            }
+        };
+        let clock = fleet.as_ref().map_or(clock, Fleet::clock);
         let now = clock.now();
         let mut candidate = [0; 16];
         candidate.copy_from_slice(&entropy.secret_bytes()[..16]);
         let instance = Instance::new(store.instance(candidate).await?);
         let stationery = Stationery::new(user_agent, instance.clone());
         let hubs = Arc::new(Hubs::of(store.hubs().await?));
+        let mut scheduler = Scheduler::new(options.max_in_flight, options.breaker);
+        let highest = store.highest_id().await?;
+        let first_notice = u64::try_from(now.as_millis()).unwrap_or(0) << 10;
+        let (ids, notices) = match &fleet {
+            None => (Sequence::after(highest), Notices::starting_at(first_notice)),
+            Some(fleet) => {
+                scheduler.share(fleet.lanes());
+                let number = fleet.number();
+                let ids = Sequence::of_node(number, highest);
+                (ids, Notices::of_node(number, first_notice))
+            }
+        };
         let shared = Arc::new(Shared {
-            scheduler: Mutex::new(Scheduler::new(options.max_in_flight, options.breaker)),
-            ids: Mutex::new(Sequence::after(store.highest_id().await?)),
-            notices: Notices::starting_at(u64::try_from(now.as_millis()).unwrap_or(0) << 10),
+            scheduler: Mutex::new(scheduler),
+            ids: Mutex::new(ids),
+            notices,
+            fleet,
             carrier: Arc::new(Carriers {
                 http: HttpCarrier::new(client, stationery.clone()),
                 command: CommandCarrier::new(commands.clone()),
@@ -193,6 +220,7 @@ impl Engine {
             }),
             hubs,
             leasing: Leasing::default(),
+            jobs: Jobs::default(),
             commands,
             instance,
             routes: ArcSwap::from_pointee(Routes::default()),
@@ -212,14 +240,20 @@ impl Engine {
             operators,
         });
         load_endpoints(&shared).await?;
+        if let Some(first) = first {
+            shared.runtime.spawn(hearing::run(Arc::clone(&shared)));
+            shared.runtime.spawn(outbox::run(Arc::clone(&shared)));
+            beats::begin(&shared, first).await?;
+            shared.runtime.spawn(beats::run(Arc::clone(&shared)));
+            shared.runtime.spawn(looks::run(Arc::clone(&shared)));
+            shared.runtime.spawn(reload::run(Arc::clone(&shared)));
+        }
         shared.runtime.spawn(settler::run(Arc::clone(&shared), verdicts));
         shared.runtime.spawn(operator::run(Arc::clone(&shared), told));
         shared.runtime.spawn(shared::drive(Arc::clone(&shared)));
         shared.runtime.spawn(leases::watch(Arc::clone(&shared)));
         shared.runtime.spawn(housekeeping::run(Arc::clone(&shared)));
-        for job in shared.store.open_jobs().await? {
-            shared.runtime.spawn(jobs::run(Arc::clone(&shared), job));
-        }
+        jobs::resume(&shared).await?;
         Ok(Self { shared })
     }
 
@@ -279,17 +313,39 @@ impl Engine {
         accept::accept(&self.shared, tenant, submissions).await
     }
 
-    pub fn is_in_flight(&self, endpoint: EndpointId, delivery: DeliveryId) -> bool {
-        self.shared.scheduler.lock().is_in_flight(endpoint, delivery)
+    /// Whether a delivery is in flight, on whatever node.
+    pub async fn is_in_flight(&self, endpoint: EndpointId, delivery: DeliveryId) -> bool {
+        self.shared.flies(endpoint, delivery).await
     }
 
-    pub fn endpoint_health(&self, endpoint: EndpointId) -> Option<EndpointHealth> {
-        self.shared.scheduler.lock().health(endpoint)
+    /// How an endpoint stands with the node that carries it.
+    pub async fn endpoint_health(&self, endpoint: EndpointId) -> Option<EndpointHealth> {
+        let elsewhere = self.shared.ask_carrier(endpoint, None).await;
+        let health = elsewhere.and_then(|(_, health, _)| health);
+        health.or_else(|| self.shared.scheduler.lock().health(endpoint))
+    }
+
+    /// Reserves `count` consecutive ids, and returns the first.
+    pub fn take_ids(&self, count: u32) -> i64 {
+        self.shared.take_ids(count)
+    }
+
+    /// What happened after the notice `id`, on all nodes, oldest first, as far as it is remembered.
+    pub async fn notices_since(&self, id: u64) -> Vec<Arc<Notice>> {
+        let elsewhere = self.shared.recall(id).await;
+        let mut notices = self.shared.notices.since(id);
+        if !elsewhere.is_empty() {
+            notices.extend(elsewhere.into_iter().map(Arc::new));
+            notices.sort_by_key(|notice| notice.id);
+            notices.dedup_by_key(|notice| notice.id);
+        }
+        notices
     }
 
     /// Starts no more attempts, waits for those under way, settles, and closes the store.
     pub async fn drain(&self, limit: Duration) -> Drained {
         let shared = &self.shared;
+        self.hand_over();
         shared.scheduler.lock().stop();
         let idle = async {
             loop {
@@ -312,6 +368,7 @@ impl Engine {
             Either::Right(_) => shared.scheduler.lock().in_flight(),
         };
         shared.hubs.stop();
+        beats::leave(shared).await;
         shared.store.close().await;
         Drained { abandoned }
     }
@@ -339,7 +396,9 @@ async fn load_endpoints(shared: &Arc<Shared>) -> Result<(), StartError> {
     for endpoint in shared.store.endpoints().await? {
         let id = endpoint.id;
         if endpoint.state == EndpointState::Deleted {
-            shared.runtime.spawn(endpoints::cancel_unfinished(Arc::clone(shared), id));
+            if shared.fleet.is_none() {
+                shared.runtime.spawn(endpoints::cancel_unfinished(Arc::clone(shared), id));
+            }
             continue;
         }
         match endpoints::compile(shared, Arc::new(endpoint), Check::AtDial) {
@@ -349,15 +408,23 @@ async fn load_endpoints(shared: &Arc<Shared>) -> Result<(), StartError> {
             }
         }
     }
-    let failing = shared.store.failing().await?;
-    shared.failing.lock().restore(failing, now);
     let mut dues: Vec<(EndpointId, Option<Timestamp>)> = Vec::with_capacity(routes.len());
-    for route in &routes {
-        dues.push((route.id(), shared.store.next_due(route.id()).await?));
+    let mut legacies = HashMap::new();
+    if shared.fleet.is_none() {
+        // Where there are others, each endpoint comes with its lane.
+        let failing = shared.store.failing().await?;
+        shared.failing.lock().restore(failing, now);
+        legacies = beats::legacies(shared).await?;
+        for route in &routes {
+            dues.push((route.id(), shared.store.next_due(route.id()).await?));
+        }
     }
     let mut scheduler = shared.scheduler.lock();
     for route in &routes {
         scheduler.put_route(route, now);
+    }
+    for (id, legacy) in legacies {
+        scheduler.inherit(id, &legacy, now);
     }
     for (id, due) in dues {
         if let Some(due) = due {

@@ -172,6 +172,14 @@ pub(crate) async fn forgive(shared: &Shared, id: EndpointId) -> Result<(), Error
     Ok(())
 }
 
+/// Forgets those that another node carries: it knows better.
+pub(crate) fn keep_own(shared: &Shared) {
+    let scheduler = shared.scheduler.lock();
+    let mut failing = shared.failing.lock();
+    failing.streaks.retain(|id, _| scheduler.has_part_in(*id));
+    failing.stored.retain(|id, _| scheduler.has_part_in(*id));
+}
+
 /// Writes down what has changed, and disables what could not be disabled when its time came.
 pub(crate) async fn review(shared: &Arc<Shared>) {
     shared.failing.lock().end_silent(shared.clock.now());

@@ -34,10 +34,16 @@ async fn tidy(shared: &Arc<Shared>) {
     endpoints::drop_lapsed_secrets(shared).await;
     failing::review(shared).await;
     let routes = shared.routes.load_full();
-    for route in routes.all() {
+    for route in routes.all().filter(|route| shared.looks_after(route.id())) {
         if let Err(error) = expire(shared, route).await {
             tracing::warn!(endpoint = %route.id(), %error, "the age sweep was cut short");
         }
+    }
+    if let Err(error) = endpoints::end_deleted(shared).await {
+        tracing::warn!(%error, "what deleted endpoints have left was not looked at");
+    }
+    if !shared.keeps_house() {
+        return;
     }
     if let Err(error) = forget(shared).await {
         tracing::warn!(%error, "the retention sweep was cut short");
@@ -59,7 +65,7 @@ async fn expire(shared: &Arc<Shared>, route: &Route) -> Result<(), Error> {
         let mut reserved = Vec::with_capacity(old.len());
         let mut decisions = Vec::with_capacity(old.len());
         for row in old {
-            let Some(reservation) = Reserved::of(shared, endpoint, row.id, row.event) else {
+            let Some(reservation) = Reserved::of(shared, endpoint, row.id, row.event).await else {
                 continue;
             };
             reserved.push(reservation);
@@ -83,6 +89,7 @@ async fn expire(shared: &Arc<Shared>, route: &Route) -> Result<(), Error> {
                     attempt: None,
                     lease: None,
                     result: None,
+                    tenure: None,
                 },
             });
         }

@@ -6,7 +6,8 @@
 
 mod line;
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use futures_util::future::{Either, select};
@@ -14,13 +15,17 @@ use parking_lot::Mutex;
 use postrider_core::endpoint::Destination;
 use postrider_core::hub::{Answer, Deliver, Hello};
 use postrider_core::{DeliveryId, EndpointId, HubId, TenantId, Timestamp};
+use postrider_store::fleet::Charge;
 use postrider_store::registry::HubRecord;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::acting::Acting;
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::fleet::beats;
+use crate::fleet::words::{self, Ask};
 use crate::notices::{Audience, Draft, NoticeKind};
 use crate::shared::Shared;
 
@@ -48,7 +53,7 @@ pub struct HubView {
     pub oldest_waiting_at: Option<Timestamp>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HubConnection {
     pub since: Timestamp,
     pub agent: String,
@@ -179,6 +184,31 @@ impl Hubs {
         Lost::TooOften
     }
 
+    /// How a hub is connected to this node.
+    pub(crate) fn connection(&self, id: HubId) -> Option<HubConnection> {
+        let inner = self.inner.lock();
+        let line = inner.hubs.get(&id)?.line.as_ref()?;
+        Some(line.connection.clone())
+    }
+
+    /// Goes by what is stored: another node may have changed it.
+    pub(crate) fn renew(&self, shared: &Shared, records: Vec<HubRecord>) {
+        let known: HashSet<HubId> = records.iter().map(|record| record.id).collect();
+        let gone: Vec<HubId> =
+            self.inner.lock().hubs.keys().filter(|id| !known.contains(id)).copied().collect();
+        for id in gone {
+            forget(shared, id);
+        }
+        let mut inner = self.inner.lock();
+        for record in records {
+            inner.tokens.insert(record.sha256, record.id);
+            match inner.hubs.entry(record.id) {
+                Entry::Occupied(mut hub) => hub.get_mut().record = record,
+                Entry::Vacant(place) => drop(place.insert(Hub { record, line: None })),
+            }
+        }
+    }
+
     /// Ends every connection.
     pub(crate) fn stop(&self) {
         let lines: Vec<Arc<Line>> =
@@ -246,9 +276,35 @@ fn part(shared: &Shared, id: HubId, is_meant: impl FnOnce(&Arc<Line>) -> bool) {
     }
 }
 
+/// A hub is no more: its connection ends, and its token opens nothing.
+fn forget(shared: &Shared, id: HubId) {
+    let line = {
+        let mut inner = shared.hubs.inner.lock();
+        let Some(hub) = inner.hubs.remove(&id) else { return };
+        inner.tokens.remove(&hub.record.sha256);
+        if hub.line.is_some() {
+            depart(shared, &hub.record);
+        }
+        hub.line
+    };
+    if let Some(line) = line {
+        line.end(Ending::Revoked);
+    }
+}
+
+/// Ends a hub's connection to this node, if it has one.
+pub(crate) fn end_line(shared: &Shared, id: HubId, ending: Ending) {
+    let line = shared.hubs.inner.lock().hubs.get(&id).and_then(|hub| hub.line.clone());
+    if let Some(line) = line {
+        part(shared, id, |current| Arc::ptr_eq(current, &line));
+        line.end(ending);
+    }
+}
+
 /// What follows from a hub's having no line any more.
 fn depart(shared: &Shared, hub: &HubRecord) {
     let now = shared.clock.now();
+    shared.leave_hub(hub.id);
     shared.scheduler.lock().set_hub(hub.id, None, now);
     shared.publish([notice(hub, NoticeKind::HubDisconnected, now)]);
     tracing::info!(hub = %hub.id, name = hub.name, "hub disconnected");
@@ -276,7 +332,7 @@ impl Engine {
         name: String,
     ) -> Result<(HubRecord, String), Error> {
         let shared = &self.shared;
-        let _turn = shared.configuring.lock().await;
+        let turn = shared.configuring.lock().await;
         let now = shared.clock.now();
         let tenants_own = |hub: &&Hub| hub.record.tenant == acting.tenant;
         if shared.hubs.inner.lock().hubs.values().filter(tenants_own).count() >= MAX_HUBS {
@@ -295,6 +351,8 @@ impl Engine {
         let audit = acting.audit(now, "hub.create", record.id, None);
         shared.store.put_hub(record.clone(), audit).await?;
         shared.hubs.put(record.clone());
+        drop(turn);
+        self.spread().await;
         Ok((record, token))
     }
 
@@ -302,22 +360,13 @@ impl Engine {
     /// and what they have waits until they are given another way or are deleted.
     pub async fn delete_hub(&self, acting: Acting, id: HubId) -> Result<(), Error> {
         let shared = &self.shared;
-        let _turn = shared.configuring.lock().await;
+        let turn = shared.configuring.lock().await;
         shared.hubs.record(acting.tenant, id).ok_or(Error::NotFound)?;
         let now = shared.clock.now();
         shared.store.delete_hub(id, acting.audit(now, "hub.delete", id, None)).await?;
-        let line = {
-            let mut inner = shared.hubs.inner.lock();
-            let Some(hub) = inner.hubs.remove(&id) else { return Ok(()) };
-            inner.tokens.remove(&hub.record.sha256);
-            if hub.line.is_some() {
-                depart(shared, &hub.record);
-            }
-            hub.line
-        };
-        if let Some(line) = line {
-            line.end(Ending::Revoked);
-        }
+        forget(shared, id);
+        drop(turn);
+        self.spread().await;
         Ok(())
     }
 
@@ -366,17 +415,24 @@ impl Engine {
                 let born = oldest.first().map(|oldest| oldest.delivery.born);
                 oldest_waiting_at = [oldest_waiting_at, born].into_iter().flatten().min();
             }
-            let line = shared
-                .hubs
-                .inner
-                .lock()
-                .hubs
-                .get(&record.id)
-                .and_then(|hub| hub.line.as_ref().map(|line| line.connection.clone()));
-            let in_flight = shared.scheduler.lock().hub_in_flight(record.id);
-            views.push(HubView { record, connection: line, in_flight, waiting, oldest_waiting_at });
+            let (connection, in_flight) = self.look_at_line(record.id).await;
+            views.push(HubView { record, connection, in_flight, waiting, oldest_waiting_at });
         }
         Ok(views)
+    }
+
+    /// How a hub is connected, to whatever node, and what it has in its hands.
+    async fn look_at_line(&self, id: HubId) -> (Option<HubConnection>, usize) {
+        let shared = &self.shared;
+        let here = shared.hubs.connection(id);
+        let holder = || shared.fleet.as_ref()?.holder(Charge::Hub(id));
+        if let (None, Some(node)) = (&here, holder())
+            && let Some(words::Answer::Hub { connection, in_flight }) =
+                shared.ask(node, Ask::Hub(id)).await
+        {
+            return (connection, in_flight);
+        }
+        (here, shared.scheduler.lock().hub_in_flight(id))
     }
 
     /// The hub that a token belongs to.
@@ -387,9 +443,14 @@ impl Engine {
         Some(hub.record.clone())
     }
 
-    /// Opens a hub's line. An older one of the same hub ends.
-    pub fn connect_hub(&self, id: HubId, hello: &Hello) -> Result<Link, Error> {
+    /// Opens a hub's line. An older one of the same hub ends, whatever node has it.
+    pub async fn connect_hub(&self, id: HubId, hello: &Hello) -> Result<Link, Error> {
         let shared = &self.shared;
+        let tenure = shared.seize_hub(id).await?;
+        let legacies = match tenure {
+            Some(_) => beats::legacies(shared).await?,
+            None => HashMap::new(),
+        };
         let now = shared.clock.now();
         let connection =
             HubConnection { since: now, agent: hello.agent.clone(), capacity: hello.capacity };
@@ -400,7 +461,13 @@ impl Engine {
             let mut inner = shared.hubs.inner.lock();
             let hub = inner.hubs.get_mut(&id).ok_or(Error::NotFound)?;
             let old = hub.line.replace(Arc::clone(&line));
-            shared.scheduler.lock().set_hub(id, Some(capacity), now);
+            {
+                let mut scheduler = shared.scheduler.lock();
+                if let Some(tenure) = tenure {
+                    scheduler.grant(&[tenure], &legacies, now);
+                }
+                scheduler.set_hub(id, Some(capacity), now);
+            }
             let record = &hub.record;
             shared.publish([notice(record, NoticeKind::HubConnected, now)]);
             let (name, agent) = (&record.name, &hello.agent);

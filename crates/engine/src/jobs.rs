@@ -1,10 +1,14 @@
 //! Long work that survives a restart: the paced replay of dead letters, oldest event first.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use postrider_core::delivery::State;
-use postrider_core::{JobId, Timestamp};
+use postrider_core::{EndpointId, JobId, Timestamp};
+use postrider_store::Error as StoreError;
+use postrider_store::fleet::Tenure;
 use postrider_store::ledger::{DeliveryFilter, DeliveryQuery, Direction, Position};
 use postrider_store::record::DeliveryRecord;
 use postrider_store::registry::{JobRecord, JobState};
@@ -53,17 +57,79 @@ impl Engine {
         };
         let detail = serde_json::to_value(&job.filter).ok();
         let audit = acting.audit(now, "dead_letters.replay", job.id, detail.as_ref());
-        shared.store.put_job(job.clone(), Some(audit)).await?;
-        shared.runtime.spawn(run(Arc::clone(shared), job.clone()));
+        shared.store.put_job(job.clone(), Some(audit), None).await?;
+        if let Some((fleet, store)) = shared.sharing() {
+            fleet.tell_of_job(store);
+        }
+        begin(shared, job.clone());
         Ok(job)
     }
 }
 
-/// Works on a job to its end, however often the store fails meanwhile.
-pub(crate) async fn run(shared: Arc<Shared>, mut job: JobRecord) {
-    let engine = Engine { shared: Arc::clone(&shared) };
+/// The jobs that this node works on.
+#[derive(Debug, Default)]
+pub(crate) struct Jobs {
+    running: Mutex<HashSet<JobId>>,
+}
+
+/// By what right this node works on a job.
+enum Right {
+    /// There is no other node.
+    Always,
+    /// It keeps the lane that the job belongs to.
+    By(Tenure),
+    /// Another node does.
+    None,
+}
+
+fn right(shared: &Shared, job: JobId) -> Right {
+    let Some(fleet) = &shared.fleet else { return Right::Always };
+    let lane = fleet.lane_of(EndpointId::from_i64(job.as_i64()));
+    fleet.keeps(lane).map_or(Right::None, Right::By)
+}
+
+/// Works on all that has not ended and that is this node's to do.
+pub(crate) async fn resume(shared: &Arc<Shared>) -> Result<(), StoreError> {
+    for job in shared.store.open_jobs().await? {
+        begin(shared, job);
+    }
+    Ok(())
+}
+
+/// The same, as soon as may be.
+pub(crate) fn resume_soon(shared: &Arc<Shared>) {
+    let shared = Arc::clone(shared);
+    shared.runtime.clone().spawn(async move {
+        if let Err(error) = resume(&shared).await {
+            tracing::debug!(%error, "could not look for jobs");
+        }
+    });
+}
+
+fn begin(shared: &Arc<Shared>, job: JobRecord) {
+    match right(shared, job.id) {
+        Right::Always | Right::By(_) => {}
+        Right::None => return,
+    }
+    if shared.jobs.running.lock().insert(job.id) {
+        let shared = Arc::clone(shared);
+        shared.runtime.clone().spawn(async move {
+            let id = job.id;
+            run(&shared, job).await;
+            shared.jobs.running.lock().remove(&id);
+        });
+    }
+}
+
+/// Works on a job to its end, however often the store fails meanwhile, or until it is another node's.
+async fn run(shared: &Arc<Shared>, mut job: JobRecord) {
+    let engine = Engine { shared: Arc::clone(shared) };
     let mut pace = Pace { next: shared.clock.now() };
     while job.state == JobState::Running {
+        match right(shared, job.id) {
+            Right::Always | Right::By(_) => {}
+            Right::None => return,
+        }
         if let Err(error) = advance(&engine, &mut job, &mut pace).await {
             if let Error::Store(postrider_store::Error::Closed) = error {
                 return;
@@ -118,8 +184,17 @@ async fn advance(engine: &Engine, job: &mut JobRecord, pace: &mut Pace) -> Resul
 
 async fn note(shared: &Shared, job: &mut JobRecord) -> Result<(), Error> {
     job.updated_at = shared.clock.now();
-    shared.store.put_job(job.clone(), None).await?;
-    Ok(())
+    let tenure = match right(shared, job.id) {
+        Right::Always => None,
+        Right::By(tenure) => Some(tenure),
+        Right::None => return Err(passed_on()),
+    };
+    let noted = shared.store.put_job(job.clone(), None, tenure).await?;
+    if noted { Ok(()) } else { Err(passed_on()) }
+}
+
+fn passed_on() -> Error {
+    Error::Conflict("another node works on it now".into())
 }
 
 /// Only what was dead when the job was made: what it replayed itself and died again is not its

@@ -25,9 +25,10 @@ use tokio::sync::{Notify, oneshot};
 use crate::courier::{self, Start, Tried};
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::fleet::words::{Answer, Ask};
 use crate::ports;
 use crate::route::Route;
-use crate::scheduler::{Blocked, Health, Queueing};
+use crate::scheduler::{Allowance, Blocked, Health, Queueing};
 use crate::settler::{self, Verdict};
 use crate::shared::Shared;
 
@@ -37,12 +38,16 @@ pub const MAX_LEASES: usize = 100;
 const MAX_BYTES: usize = 16 << 20;
 /// How often a worker looks again at once because all that it was to get had grown too old.
 const MAX_BURIALS: usize = 100;
+/// How often a change is tried again that lost against another one.
+const MAX_COLLISIONS: usize = 3;
 /// Leases that have run out are settled this many at a time.
 const LAPSE_BATCH: usize = 128;
 /// After the store could not be read, the wait before it is tried again.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Leases are looked at this often at least, whatever is known of them.
 const LONGEST_NAP: Duration = Duration::from_mins(10);
+/// … and this often where other nodes make some.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 const TOKEN_PREFIX: &str = "lse_";
 
 /// Names one lease of one delivery.
@@ -182,6 +187,7 @@ impl Engine {
             }
             let until = taken.look_again.unwrap_or(deadline).min(deadline);
             let slept = std::pin::pin!(ports::pause(&*shared.clock, until.since(now)));
+            let _waiter = queueing.enter();
             select(rung, slept).await;
         }
     }
@@ -294,12 +300,31 @@ impl Engine {
         tokens: Vec<LeaseToken>,
         decide: impl Fn(&Shared, &Arc<Route>, Leased) -> Option<Verdict>,
     ) -> Result<Vec<bool>, Error> {
+        let mut answers = vec![false; tokens.len()];
+        for _ in 0..MAX_COLLISIONS {
+            // One that was made longer in the same moment may have been missed.
+            if !self.settle_live(tenant, &tokens, &mut answers, &decide).await? {
+                break;
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Makes the change to those that have no yes for an answer yet. True if some were live and yet
+    /// not changed.
+    async fn settle_live(
+        &self,
+        tenant: Option<TenantId>,
+        tokens: &[LeaseToken],
+        answers: &mut [bool],
+        decide: &impl Fn(&Shared, &Arc<Route>, Leased) -> Option<Verdict>,
+    ) -> Result<bool, Error> {
         let shared = &self.shared;
-        let found =
-            shared.store.leased(tokens.iter().map(|token| token.delivery).collect()).await?;
+        let open = tokens.iter().zip(&*answers).filter(|(_, done)| !**done);
+        let found = shared.store.leased(open.map(|(token, _)| token.delivery).collect()).await?;
         let routes = shared.routes.load_full();
         let mut verdicts = Vec::with_capacity(found.len());
-        let mut answers = vec![false; tokens.len()];
+        let mut missed = false;
         let mut places = Vec::with_capacity(found.len());
         for leased in found {
             let waiting = &leased.waiting;
@@ -317,8 +342,9 @@ impl Engine {
         for (place, applied) in places.into_iter().zip(settler::settle_now(shared, verdicts).await?)
         {
             answers[place] = applied;
+            missed |= !applied;
         }
-        Ok(answers)
+        Ok(missed)
     }
 }
 
@@ -359,7 +385,7 @@ impl Drop for Untold {
 async fn take(shared: &Arc<Shared>, wish: &LeaseWish) -> Result<Taken, Error> {
     let now = shared.clock.now();
     let allowed = shared.scheduler.lock().allow(wish.endpoint, wish.max, now);
-    let allowance = match allowed {
+    let allowance = match ask_leave(shared, wish, allowed).await {
         Ok(allowance) => allowance,
         Err(Blocked::Hold(until) | Blocked::RateLimit(until) | Blocked::Breaker(Some(until))) => {
             return Ok(Taken { look_again: Some(until), ..Taken::default() });
@@ -381,6 +407,32 @@ async fn take(shared: &Arc<Shared>, wish: &LeaseWish) -> Result<Taken, Error> {
     let used = leased.as_ref().map_or(0, |taken| taken.leases.len());
     shared.scheduler.lock().disallow(wish.endpoint, allowance.count - used);
     leased
+}
+
+/// How fast workers get the deliveries of an endpoint is for one node to say, whatever node they come
+/// to: the one that looks after it. If that one does not answer, this one goes by what it knows.
+async fn ask_leave(
+    shared: &Shared,
+    wish: &LeaseWish,
+    here: Result<Allowance, Blocked>,
+) -> Result<Allowance, Blocked> {
+    let mut allowance = here?;
+    if allowance.route.endpoint.spec.rate_limit.is_none() {
+        return Ok(allowance);
+    }
+    let Some(node) = shared.carrier_elsewhere(wish.endpoint) else { return Ok(allowance) };
+    let ask = Ask::Allow { endpoint: wish.endpoint, wanted: allowance.count };
+    if let Some(Answer::Allowed(allowed)) = shared.ask(node, ask).await {
+        let asked = allowance.count;
+        match allowed {
+            Ok(count) => allowance.count = count.min(asked),
+            Err(blocked) => {
+                shared.scheduler.lock().disallow(wish.endpoint, asked);
+                return Err(blocked);
+            }
+        }
+    }
+    Ok(allowance)
 }
 
 /// As many of `wanted` as the endpoint may have in flight beside what is leased already.
@@ -444,6 +496,7 @@ async fn page_and_lease(
             health: Health::Unknown,
             lease: None,
             result: None,
+            tenure: None,
         });
     }
     let buried = verdicts.iter().any(|verdict| verdict.next.state != State::InFlight);
@@ -486,6 +539,7 @@ fn untried(route: &Arc<Route>, leased: Leased, next: Next, at: Timestamp) -> Ver
         health: Health::Unknown,
         lease: Some(LeaseIs::Live),
         result: None,
+        tenure: None,
     }
 }
 
@@ -514,6 +568,11 @@ fn tried(
 /// Looks after leases that run out, for as long as the engine lives.
 pub(crate) async fn watch(shared: Arc<Shared>) {
     loop {
+        if !shared.keeps_house() {
+            // Another node looks after them, until it does not.
+            ports::pause(&*shared.clock, LOOK_EVERY).await;
+            continue;
+        }
         // Whatever is leased from here on is noted.
         shared.leasing.asleep_until.store(i64::MAX, Ordering::Release);
         let now = shared.clock.now();
@@ -525,7 +584,8 @@ pub(crate) async fn watch(shared: Arc<Shared>) {
                 Some(now.plus(PAUSE))
             }
         };
-        let wake_at = wake_at.unwrap_or(Timestamp::MAX).min(now.plus(LONGEST_NAP));
+        let nap = if shared.fleet.is_some() { LOOK_EVERY } else { LONGEST_NAP };
+        let wake_at = wake_at.unwrap_or(Timestamp::MAX).min(now.plus(nap));
         shared.leasing.asleep_until.store(wake_at.as_millis(), Ordering::Release);
         let sooner = std::pin::pin!(shared.leasing.sooner.notified());
         match select(sooner, shared.clock.sleep_until(wake_at)).await {
@@ -579,6 +639,7 @@ fn ran_out(shared: &Shared, route: &Arc<Route>, leased: Leased, now: Timestamp) 
         health: Health::Unknown,
         lease: Some(LeaseIs::Lapsed),
         result: None,
+        tenure: None,
     })
 }
 

@@ -43,6 +43,7 @@ mod operate;
 
 mod endpoints;
 mod failing;
+mod fleet;
 mod housekeeping;
 mod hubs;
 mod jobs;
@@ -54,6 +55,7 @@ pub use breaker::{BreakerOptions, BreakerState};
 pub use endpoints::{EndpointAction, Private};
 pub use engine::{Drained, Engine, Options, Retention, StartError};
 pub use error::Error;
+pub use fleet::{Listening, NodeOptions, Nodes};
 pub use hubs::{Ending, HubConnection, HubView, Link, OutOfTurn};
 pub use leases::{Lease, LeaseToken, LeaseWish, MAX_LEASES, Nack, NoLease};
 pub use operate::facts;

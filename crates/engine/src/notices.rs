@@ -9,17 +9,19 @@ use parking_lot::Mutex;
 use postrider_core::delivery::Reason;
 use postrider_core::pattern::{RESERVED_PREFIX, is_reserved};
 use postrider_core::{DeliveryId, EndpointId, EventId, HubId, SourceId, TenantId, Timestamp};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 
 pub const TOPIC: &str = "gateway:webhooks";
 
 /// How many notices can be asked for again.
 const RETAINED: usize = 4_096;
+/// More than any node's number.
+const NODES: u64 = 256;
 /// How far a live reader may fall behind before it loses notices.
 const FEED: usize = 4_096;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum NoticeKind {
     Delivered,
     RetryScheduled,
@@ -71,7 +73,7 @@ impl NoticeKind {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notice {
     pub id: u64,
     pub at: Timestamp,
@@ -84,7 +86,7 @@ pub struct Notice {
     pub detail: Option<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeliveryNotice {
     pub delivery_id: DeliveryId,
     pub event_id: EventId,
@@ -173,6 +175,8 @@ pub struct Notices {
 #[derive(Debug)]
 struct Retained {
     next_id: u64,
+    /// Between two ids.
+    step: u64,
     notices: VecDeque<Arc<Notice>>,
 }
 
@@ -180,8 +184,32 @@ impl Notices {
     /// Ids continue from `first_id`, so that a reader which resumes after a restart is not shown
     /// the past as the future.
     pub(crate) fn starting_at(first_id: u64) -> Self {
-        let retained = Retained { next_id: first_id, notices: VecDeque::with_capacity(RETAINED) };
+        let notices = VecDeque::with_capacity(RETAINED);
+        let retained = Retained { next_id: first_id, step: 1, notices };
         Self { retained: Mutex::new(retained), feed: broadcast::channel(FEED).0 }
+    }
+
+    /// The same for one of several nodes: with another number there are other ids, in the order of
+    /// time all the same.
+    pub(crate) fn of_node(number: u8, first_id: u64) -> Self {
+        let notices = Self::starting_at(first_id);
+        notices.retained.lock().step = NODES;
+        notices.retained.lock().next_id = first_id * NODES;
+        notices.renumber(number);
+        notices
+    }
+
+    pub(crate) fn renumber(&self, number: u8) {
+        let mut retained = self.retained.lock();
+        retained.next_id = (retained.next_id / NODES + 1) * NODES + u64::from(number);
+    }
+
+    /// Tells here what happened on another node. Who missed it asks there again.
+    pub(crate) fn pass_on(&self, notices: Vec<Notice>) {
+        for notice in notices {
+            // Nobody listening is no failure.
+            drop(self.feed.send(Arc::new(notice)));
+        }
     }
 
     /// Everything published from here on. A reader that falls behind by more than the feed holds
@@ -207,7 +235,7 @@ impl Notices {
             let Draft { at, tenant, kind, endpoint, source, hub, delivery, detail, audience } =
                 draft;
             let id = retained.next_id;
-            retained.next_id += 1;
+            retained.next_id += retained.step;
             let notice =
                 Arc::new(Notice { id, at, tenant, kind, endpoint, source, hub, delivery, detail });
             if retained.notices.len() == RETAINED {

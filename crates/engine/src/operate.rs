@@ -8,6 +8,7 @@ use postrider_core::{
     Class, Delivery, DeliveryId, EndpointId, EventId, Happening, Jitter, Policy, TenantId,
     Timestamp, step,
 };
+use postrider_store::fleet::NodeId;
 use postrider_store::ledger::DeliveryFilter;
 use postrider_store::record::{
     DeliveryRecord, Event, MAX_DELIVERIES_PER_EVENT, NewDelivery, Settle,
@@ -18,6 +19,7 @@ use crate::acting::Acting;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::filter::Facts;
+use crate::fleet::words::{Answer, Ask};
 use crate::scheduler::Blocked;
 use crate::settler::{self, Decision};
 use crate::shared::Shared;
@@ -87,7 +89,7 @@ impl Engine {
         for _ in 0..MAX_COLLISIONS {
             let record = self.record(tenant, id).await?;
             let shared = &self.shared;
-            let Some(_reserved) = Reserved::take(shared, &record) else {
+            let Some(_reserved) = Reserved::take(shared, &record).await else {
                 return Err(Error::Conflict("the delivery is in flight".into()));
             };
             // What was read before the reservation may have changed until it.
@@ -104,7 +106,7 @@ impl Engine {
         let tenant = acting.tenant;
         for _ in 0..MAX_COLLISIONS {
             let record = self.record(tenant, id).await?;
-            let reserved = Reserved::take(&self.shared, &record);
+            let reserved = Reserved::take(&self.shared, &record).await;
             let record = self.record(tenant, id).await?;
             let in_flight = reserved.is_none() && !record.state.is_terminal();
             let state = if in_flight { State::InFlight } else { record.state };
@@ -213,7 +215,10 @@ impl Engine {
     /// Says why a waiting delivery has not gone; none if nothing is in its way or it has ended.
     pub async fn waiting_on(&self, record: &DeliveryRecord) -> Result<Option<WaitingOn>, Error> {
         let shared = &self.shared;
-        if record.state.is_terminal() || self.is_in_flight(record.endpoint, record.id) {
+        let flies = |in_flight: bool| record.state.is_terminal() || in_flight;
+        let here = shared.scheduler.lock().is_in_flight(record.endpoint, record.id);
+        let elsewhere = shared.ask_carrier(record.endpoint, Some(record.id)).await;
+        if flies(here || elsewhere.is_some_and(|(in_flight, _, _)| in_flight)) {
             return Ok(None);
         }
         let on = |reason, until| Some(WaitingOn { reason, until, behind: None });
@@ -241,7 +246,10 @@ impl Engine {
             };
             return Ok(on(reason, Some(due)));
         }
-        let blocked = shared.scheduler.lock().blocked(record.endpoint, now);
+        let blocked = match elsewhere {
+            Some((_, _, blocked)) => blocked,
+            None => shared.scheduler.lock().blocked(record.endpoint, now),
+        };
         Ok(match blocked {
             Some(Blocked::Hold(until)) => on(WaitReason::RetryAfter, Some(until)),
             Some(Blocked::Breaker(until)) => on(WaitReason::Breaker, until),
@@ -300,6 +308,7 @@ impl Engine {
                         attempt: None,
                         lease: None,
                         result: None,
+                        tenure: None,
                     },
                 };
                 let action = match happening {
@@ -363,34 +372,59 @@ fn plan_ahead(record: &DeliveryRecord, policy: &Policy, now: Timestamp) -> Vec<P
     planned
 }
 
-/// A delivery kept out of scheduling while it is being changed.
+/// A delivery kept out of scheduling while it is being changed, by the node that carries it.
 pub(crate) struct Reserved<'a> {
     shared: &'a Arc<Shared>,
     endpoint: EndpointId,
     delivery: DeliveryId,
+    /// Another node that has been asked to.
+    by: Option<NodeId>,
 }
 
 impl<'a> Reserved<'a> {
     /// None if it is in flight, or being changed by somebody else.
-    pub(crate) fn take(shared: &'a Arc<Shared>, record: &DeliveryRecord) -> Option<Self> {
-        Self::of(shared, record.endpoint, record.id, record.event)
+    async fn take(shared: &'a Arc<Shared>, record: &DeliveryRecord) -> Option<Self> {
+        Self::of(shared, record.endpoint, record.id, record.event).await
     }
 
-    pub(crate) fn of(
+    pub(crate) async fn of(
         shared: &'a Arc<Shared>,
         endpoint: EndpointId,
         delivery: DeliveryId,
         event: EventId,
     ) -> Option<Self> {
-        let taken = shared.scheduler.lock().reserve(endpoint, delivery, event);
-        taken.then_some(Self { shared, endpoint, delivery })
+        let ask = Ask::Reserve { endpoint, delivery, event };
+        let by = match shared.ask_whoever_carries(endpoint, ask).await {
+            Some((node, Answer::Reserved(true))) => Some(node),
+            Some((_, Answer::Reserved(false))) => return None,
+            // Whoever does not answer is probably gone. The fence of the delivery sees to it
+            // that only one change is made, whatever that node does.
+            Some((
+                _,
+                Answer::NotMine
+                | Answer::Looks { .. }
+                | Answer::Allowed(_)
+                | Answer::Hub { .. }
+                | Answer::Notices { .. },
+            ))
+            | None => None,
+        };
+        if by.is_none() && !shared.scheduler.lock().reserve(endpoint, delivery, event) {
+            return None;
+        }
+        Some(Self { shared, endpoint, delivery, by })
     }
 }
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
+        let (endpoint, delivery) = (self.endpoint, self.delivery);
+        if let Some(node) = self.by {
+            self.shared.ask_nothing(node, Ask::Unreserve { endpoint, delivery });
+            return;
+        }
         let now = self.shared.clock.now();
-        self.shared.scheduler.lock().unreserve(self.endpoint, self.delivery, now);
+        self.shared.scheduler.lock().unreserve(endpoint, delivery, now);
         self.shared.pump();
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
@@ -16,6 +16,9 @@ const MAX_SLEEP: Duration = Duration::from_millis(500);
 
 pub trait Clock: Send + Sync + fmt::Debug + 'static {
     fn now(&self) -> Timestamp;
+
+    /// Time since some moment, which never goes back, whatever is done to the clock.
+    fn monotonic(&self) -> Duration;
 
     /// Ends when `now()` is `time` or later. It may end earlier: look at the clock again.
     fn sleep_until(&self, time: Timestamp) -> BoxFuture<'static, ()>;
@@ -45,6 +48,11 @@ impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    fn monotonic(&self) -> Duration {
+        static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
+        BEGINNING.elapsed()
     }
 
     fn sleep_until(&self, time: Timestamp) -> BoxFuture<'static, ()> {
@@ -78,13 +86,16 @@ pub struct ManualClock {
 #[derive(Debug)]
 struct Manual {
     now: Timestamp,
+    /// All steps forwards, together.
+    passed: Duration,
     sleepers: BTreeMap<(Timestamp, u64), oneshot::Sender<()>>,
     next_sleeper: u64,
 }
 
 impl ManualClock {
     pub fn at(now: Timestamp) -> Self {
-        let manual = Manual { now, sleepers: BTreeMap::new(), next_sleeper: 0 };
+        let manual =
+            Manual { now, passed: Duration::ZERO, sleepers: BTreeMap::new(), next_sleeper: 0 };
         Self { inner: Arc::new(Mutex::new(manual)) }
     }
 
@@ -96,6 +107,8 @@ impl ManualClock {
     /// Sets the clock, forwards or back, and wakes whoever slept until then.
     pub fn set(&self, to: Timestamp) {
         let mut manual = self.inner.lock();
+        let step = to.since(manual.now);
+        manual.passed += step;
         manual.now = to;
         while let Some(entry) = manual.sleepers.first_entry() {
             if entry.key().0 > to {
@@ -110,6 +123,10 @@ impl ManualClock {
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         self.inner.lock().now
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.inner.lock().passed
     }
 
     fn sleep_until(&self, time: Timestamp) -> BoxFuture<'static, ()> {

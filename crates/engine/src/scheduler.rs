@@ -4,7 +4,9 @@
 //! paged in when its turn comes. Endpoints take turns; within one the oldest event goes first. A
 //! delivery keeps its slot until what became of it is on disk, so that the number in flight is also
 //! the most that a crash can repeat. Endpoints whose deliveries are fetched have a [`Desk`] instead.
+//! Where several nodes share the store, only what this one has in its charge is sent.
 
+mod charges;
 mod desk;
 mod slots;
 
@@ -12,13 +14,17 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use postrider_core::{DeliveryId, EndpointId, EventId, HubId, State, Timestamp};
+use postrider_store::fleet::Tenure;
 use postrider_store::journal::Paged;
 use postrider_store::record::Waiting;
+use serde::{Deserialize, Serialize};
 
 use crate::breaker::{Breaker, BreakerOptions, BreakerState, Change};
 use crate::bucket::Bucket;
 use crate::route::{Place, Route, sends};
 
+use charges::Charges;
+pub(crate) use charges::{Legacy, charge_of};
 use desk::Desk;
 pub(crate) use desk::{Allowance, Queueing};
 use slots::HubSlots;
@@ -41,6 +47,11 @@ pub(crate) struct Scheduler {
     /// The endpoints that have no queue because workers come for their deliveries.
     desks: HashMap<EndpointId, Desk>,
     hubs: HubSlots,
+    /// What this node carries; none if it carries everything.
+    charges: Option<Charges>,
+    /// Endpoints that another node carries and that something was stored for: at once, or due at a
+    /// certain time. Bounded by how many endpoints there are.
+    elsewhere: BTreeMap<EndpointId, Option<Timestamp>>,
     /// Endpoints that may have something to send, in the order of their turns.
     turns: VecDeque<EndpointId>,
     /// Endpoints to look at again at a certain time.
@@ -64,6 +75,7 @@ struct Queue {
     hub: Option<HubId>,
     /// Not sent to until its route is put again.
     suspended: bool,
+    carried: Carried,
     /// Due deliveries, oldest event first.
     window: BTreeMap<(EventId, DeliveryId), Waiting>,
     window_bytes: usize,
@@ -76,12 +88,47 @@ struct Queue {
     /// When the earliest timed delivery in the store is due.
     next_due: Option<Timestamp>,
     /// A page is being read; what ends meanwhile must not come back with it.
-    page: Option<HashSet<DeliveryId>>,
+    page: Option<Reading>,
+    /// When a page was last asked for.
+    asked_at: Timestamp,
     hold_until: Option<Timestamp>,
     bucket: Option<Bucket>,
     breaker: Breaker,
     alarm: Option<Timestamp>,
     in_turns: bool,
+}
+
+/// A page under way.
+#[derive(Debug, Default)]
+struct Reading {
+    /// What has ended since it was asked for.
+    ended: HashSet<DeliveryId>,
+    /// What it shows may have been changed by another node.
+    void: bool,
+}
+
+/// Who sends to an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Carried {
+    /// This node: there is no other.
+    Always,
+    /// This node, by this right.
+    By(Tenure),
+    /// Another node, or nobody.
+    Elsewhere,
+}
+
+impl Carried {
+    fn is_here(self) -> bool {
+        self != Self::Elsewhere
+    }
+
+    fn tenure(self) -> Option<Tenure> {
+        match self {
+            Self::By(tenure) => Some(tenure),
+            Self::Always | Self::Elsewhere => None,
+        }
+    }
 }
 
 /// What is known of a delivery in flight.
@@ -92,10 +139,12 @@ struct Flight {
     retry: bool,
     /// The hub that has it, wherever its endpoint's next ones go.
     hub: Option<HubId>,
+    /// By what right it was sent.
+    tenure: Option<Tenure>,
 }
 
 /// Why an endpoint is not sent to right now, and until when if that is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Blocked {
     Stopped,
     Hold(Timestamp),
@@ -140,7 +189,7 @@ pub(crate) struct Finish {
 }
 
 /// How an endpoint stands, for those who look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndpointHealth {
     pub in_flight: usize,
     /// How many of these are stored as `retrying`; the others are stored as `pending`.
@@ -157,6 +206,8 @@ impl Scheduler {
             queues: HashMap::new(),
             desks: HashMap::new(),
             hubs: HubSlots::default(),
+            charges: None,
+            elsewhere: BTreeMap::new(),
             turns: VecDeque::new(),
             alarms: BTreeSet::new(),
             hungry: BTreeSet::new(),
@@ -209,6 +260,10 @@ impl Scheduler {
                 route: Arc::clone(route),
                 hub,
                 suspended: false,
+                carried: match self.charges {
+                    None => Carried::Always,
+                    Some(_) => Carried::Elsewhere,
+                },
                 window: BTreeMap::new(),
                 window_bytes: 0,
                 in_flight_bytes: in_flight.values().map(|flight| flight.bytes).sum(),
@@ -217,6 +272,7 @@ impl Scheduler {
                 spilled: true,
                 next_due: None,
                 page: None,
+                asked_at: Timestamp::MIN,
                 hold_until: None,
                 bucket: full(),
                 breaker: Breaker::new(self.breaker),
@@ -225,6 +281,7 @@ impl Scheduler {
             };
             self.queues.insert(id, queue);
         }
+        self.assign(id, now);
         self.look_at(id, now);
     }
 
@@ -357,6 +414,9 @@ impl Scheduler {
     pub(crate) fn offer(&mut self, waiting: Waiting, now: Timestamp) -> bool {
         let id = waiting.endpoint;
         let Some(queue) = self.queues.get_mut(&id) else { return self.ring_desk(id) };
+        if !queue.carried.is_here() {
+            return self.note_elsewhere(id, None);
+        }
         if queue.reserved.contains(&waiting.id) {
             queue.spilled = true;
         } else if queue.holds(waiting.id, waiting.event.id) {
@@ -379,6 +439,9 @@ impl Scheduler {
         now: Timestamp,
     ) -> bool {
         let Some(queue) = self.queues.get_mut(&id) else { return self.ring_desk(id) };
+        if !queue.carried.is_here() {
+            return self.note_elsewhere(id, due);
+        }
         match due {
             Some(due) => queue.next_due = Some(queue.next_due.map_or(due, |known| known.min(due))),
             None => queue.spilled = true,
@@ -387,10 +450,15 @@ impl Scheduler {
         true
     }
 
-    /// Calls those who wait at a desk: there may be something. False if there is no such desk.
-    fn ring_desk(&self, id: EndpointId) -> bool {
-        let desk = self.desks.get(&id);
-        desk.inspect(|desk| desk.ring()).is_some()
+    /// Calls those who wait at a desk, of whatever node: there may be something. False if there is no
+    /// such desk.
+    fn ring_desk(&mut self, id: EndpointId) -> bool {
+        let Some(desk) = self.desks.get(&id) else { return false };
+        desk.ring();
+        if self.charges.is_some() {
+            self.note_elsewhere(id, None);
+        }
+        true
     }
 
     /// The next delivery to send, with a slot taken for it.
@@ -475,7 +543,7 @@ impl Scheduler {
             Health::Bad => queue.breaker.failed(now),
             Health::Unknown => None,
         };
-        if let Some(due) = finish.due {
+        if let Some(due) = finish.due.filter(|_| queue.carried.is_here()) {
             queue.next_due = Some(queue.next_due.map_or(due, |known| known.min(due)));
         }
         self.look_at(finish.endpoint, now);
@@ -502,8 +570,8 @@ impl Scheduler {
     pub(crate) fn unreserve(&mut self, id: EndpointId, delivery: DeliveryId, now: Timestamp) {
         if let Some(queue) = self.queues.get_mut(&id) {
             queue.reserved.remove(&delivery);
-            if let Some(ended) = &mut queue.page {
-                ended.insert(delivery);
+            if let Some(page) = &mut queue.page {
+                page.ended.insert(delivery);
             }
         }
         self.note_stored(id, None, now);
@@ -524,14 +592,20 @@ impl Scheduler {
             // From here on, what is noted is in addition to what the page will say.
             queue.spilled = false;
             queue.next_due = None;
-            queue.page = Some(HashSet::new());
+            queue.page = Some(Reading::default());
+            queue.asked_at = self.rung_at;
         }
         pages
     }
 
     pub(crate) fn paged(&mut self, id: EndpointId, paged: Paged, now: Timestamp) {
         let Some(queue) = self.queues.get_mut(&id) else { return };
-        let ended = queue.page.take().unwrap_or_default();
+        let Reading { ended, void } = queue.page.take().unwrap_or_default();
+        if void || !queue.carried.is_here() {
+            queue.spilled = queue.carried.is_here();
+            self.look_at(id, now);
+            return;
+        }
         queue.spilled |= paged.more;
         if let Some(due) = paged.next_due {
             queue.next_due = Some(queue.next_due.map_or(due, |known| known.min(due)));
@@ -644,15 +718,31 @@ impl Scheduler {
         let queue = self.queues.get(&id)?;
         let crowded = self.in_flight >= self.max_in_flight;
         let forwarding = queue.hub.and_then(|hub| self.hubs.obstacle(hub));
+        if !queue.carried.is_here() && queue.hub.is_some() {
+            return Some(Blocked::Offline);
+        }
         queue.obstacle(now, crowded, forwarding).or_else(|| limited(&queue.bucket))
+    }
+
+    /// When the age of the oldest began that waits in memory.
+    pub(crate) fn waiting_since(&self) -> Option<Timestamp> {
+        let oldest = |queue: &Queue| Some(queue.window.first_key_value()?.1.event.born());
+        self.queues.values().filter_map(oldest).min()
+    }
+
+    /// Workers get nothing of an endpoint until then.
+    pub(crate) fn hold_desk(&mut self, id: EndpointId, until: Timestamp) {
+        if let Some(desk) = self.desks.get_mut(&id) {
+            desk.hold_until = Some(desk.hold_until.map_or(until, |known| known.max(until)));
+        }
     }
 
     fn release(&mut self, id: EndpointId, delivery: DeliveryId, now: Timestamp) -> bool {
         let flight = if let Some(queue) = self.queues.get_mut(&id) {
             let Some(flight) = queue.in_flight.remove(&delivery) else { return false };
             queue.in_flight_bytes -= flight.bytes;
-            if let Some(ended) = &mut queue.page {
-                ended.insert(delivery);
+            if let Some(page) = &mut queue.page {
+                page.ended.insert(delivery);
             }
             flight
         } else {
@@ -704,7 +794,18 @@ impl Scheduler {
 
 impl Queue {
     fn is_open(&self) -> bool {
-        !self.suspended && sends(self.route.endpoint.state)
+        self.carried.is_here() && !self.suspended && sends(self.route.endpoint.state)
+    }
+
+    /// Forgets what waits: somebody else is to send it. What is in flight stays.
+    fn shed(&mut self) {
+        self.window.clear();
+        self.window_bytes = 0;
+        self.spilled = false;
+        self.next_due = None;
+        if let Some(page) = &mut self.page {
+            page.void = true;
+        }
     }
 
     fn has_room(&self) -> bool {
@@ -795,7 +896,8 @@ impl Queue {
         self.window_bytes -= bytes;
         self.in_flight_bytes += bytes;
         let retry = waiting.delivery.state == State::Retrying;
-        self.in_flight.insert(waiting.id, Flight { bytes, retry, hub: self.hub });
+        let tenure = self.carried.tenure();
+        self.in_flight.insert(waiting.id, Flight { bytes, retry, hub: self.hub, tenure });
         self.breaker.sent();
         Some(waiting)
     }

@@ -8,6 +8,7 @@ use postrider_core::delivery::{Next, State};
 use postrider_core::{EndpointId, EventId, TenantId, Timestamp};
 use postrider_store::Error as StoreError;
 use postrider_store::audit::Audit;
+use postrider_store::fleet::Tenure;
 use postrider_store::journal::Urgency;
 use postrider_store::record::{Attempt, LeaseIs, Settle, Settled, Waiting};
 use tokio::sync::mpsc;
@@ -45,6 +46,8 @@ pub(crate) struct Verdict {
     pub(crate) lease: Option<LeaseIs>,
     /// What whoever took it called its result.
     pub(crate) result: Option<String>,
+    /// By what right it was sent.
+    pub(crate) tenure: Option<Tenure>,
 }
 
 /// The way in.
@@ -94,6 +97,12 @@ fn portion(batch: &[Verdict]) -> usize {
 async fn settle(shared: &Arc<Shared>, batch: &mut Vec<Verdict>) {
     let urgency = {
         let scheduler = shared.scheduler.lock();
+        if shared.fleet.is_some() {
+            for verdict in batch.iter_mut() {
+                let waiting = &verdict.waiting;
+                verdict.tenure = scheduler.tenure_of(waiting.endpoint, waiting.id);
+            }
+        }
         let pressing = |verdict: &Verdict| {
             verdict.waiting.in_line || scheduler.has_backlog(verdict.waiting.endpoint)
         };
@@ -128,6 +137,8 @@ fn book(shared: &Arc<Shared>, batch: impl Iterator<Item = Verdict>, answers: Vec
     let now = shared.clock.now();
     let mut drafts = Vec::with_capacity(answers.len());
     let mut orphans = Vec::new();
+    let mut breakers = Vec::new();
+    let mut holds = Vec::new();
     // Before any slot is free: who waits for the last one must also wait for what is told of it.
     let expected = shared.operators.expect();
     {
@@ -141,6 +152,12 @@ fn book(shared: &Arc<Shared>, batch: impl Iterator<Item = Verdict>, answers: Vec
                 }
                 // Whoever held it came too late: this says nothing about anything.
                 Settled::Stale if leased => continue,
+                // Another node carries it now and decides; or this one again, since it was sent.
+                Settled::Stale if verdict.tenure.is_some() => {
+                    let (endpoint, delivery) = (verdict.waiting.endpoint, verdict.waiting.id);
+                    scheduler.put_back(endpoint, delivery, now);
+                    continue;
+                }
                 // Somebody else, an operator, decided meanwhile; theirs stands.
                 Settled::Stale => None,
             };
@@ -149,6 +166,11 @@ fn book(shared: &Arc<Shared>, batch: impl Iterator<Item = Verdict>, answers: Vec
             }
             if let Some(change) = scheduler.finish(verdict.as_finish(), now) {
                 drafts.push(verdict.breaker_notice(change, now));
+                let endpoint = verdict.waiting.endpoint;
+                breakers.push((endpoint, scheduler.breaker_note(endpoint)));
+            }
+            if let Some(until) = verdict.next.hold_endpoint_until.filter(|_| leased) {
+                holds.push((verdict.waiting.endpoint, until));
             }
             if let Some(next_in_line) = promoted {
                 orphans.extend(hand_on(&mut scheduler, next_in_line, now));
@@ -162,6 +184,8 @@ fn book(shared: &Arc<Shared>, batch: impl Iterator<Item = Verdict>, answers: Vec
     shared.publish(drafts);
     drop(expected);
     shared.cancel_orphans(orphans);
+    shared.note_breakers_later(breakers);
+    shared.tell_holds(holds);
     shared.pump();
     shared.settled.notify_waiters();
 }
@@ -204,6 +228,7 @@ impl Verdict {
             attempt: self.attempt.clone(),
             lease: self.lease,
             result: self.result.clone(),
+            tenure: self.tenure,
         }
     }
 

@@ -20,7 +20,9 @@ use crate::destination::Guard;
 use crate::endpoints::Disable;
 use crate::engine::Options;
 use crate::failing::Failing;
+use crate::fleet::Fleet;
 use crate::hubs::Hubs;
+use crate::jobs::Jobs;
 use crate::leases::Leasing;
 use crate::notices::{Draft, Notices};
 use crate::operator::Operators;
@@ -48,7 +50,10 @@ pub(crate) struct Shared {
     pub(crate) carrier: Arc<dyn Carrier>,
     pub(crate) instance: Instance,
     pub(crate) hubs: Arc<Hubs>,
+    /// Where several nodes share the store.
+    pub(crate) fleet: Option<Fleet>,
     pub(crate) leasing: Leasing,
+    pub(crate) jobs: Jobs,
     pub(crate) routes: ArcSwap<Routes>,
     pub(crate) scheduler: Mutex<Scheduler>,
     pub(crate) ids: Mutex<Sequence>,
@@ -82,13 +87,20 @@ impl Shared {
     /// Starts every delivery that may start now.
     pub(crate) fn pump(self: &Arc<Self>) {
         let now = self.clock.now();
-        let (started, wake) = {
+        let believes = self.fleet.as_ref().is_none_or(Fleet::believes);
+        let (started, wake, elsewhere) = {
             let mut scheduler = self.scheduler.lock();
-            let started: Vec<_> = std::iter::from_fn(|| scheduler.next(now)).collect();
+            let started: Vec<_> = if believes {
+                std::iter::from_fn(|| scheduler.next(now)).collect()
+            } else {
+                // Another node may carry what this one holds; the next beat will tell.
+                Vec::new()
+            };
             let asleep_until = self.asleep_until.load(Ordering::Acquire);
             let earlier = scheduler.next_alarm().is_some_and(|at| at.as_millis() < asleep_until);
-            (started, earlier || scheduler.wants_pages())
+            (started, earlier || scheduler.wants_pages(), scheduler.take_elsewhere())
         };
+        self.tell_ready(elsewhere);
         for (route, waiting) in started {
             self.runtime.spawn(courier::deliver(Arc::clone(self), route, waiting));
         }
@@ -107,13 +119,29 @@ impl Shared {
     /// Tells the world, and those operators who asked to be told by an event.
     pub(crate) fn publish(&self, drafts: impl IntoIterator<Item = Draft>) {
         let routes = self.routes.load();
-        if routes.tells() {
-            self.notices.publish(drafts, |notice, audience| {
+        let tells = routes.tells();
+        self.notices.publish(drafts, |notice, audience| {
+            if tells {
                 self.operators.tell(&routes, notice, audience);
-            });
-        } else {
-            self.notices.publish(drafts, |_, _| {});
+            }
+            self.relay(notice);
+        });
+    }
+
+    /// Writes down which endpoints have stopped or begun to answer, for whoever carries them next.
+    pub(crate) fn note_breakers_later(
+        self: &Arc<Self>,
+        breakers: Vec<(EndpointId, Option<String>)>,
+    ) {
+        if breakers.is_empty() {
+            return;
         }
+        let shared = Arc::clone(self);
+        self.runtime.spawn(async move {
+            if let Err(error) = shared.store.note_breakers(breakers).await {
+                tracing::warn!(%error, "could not write down which endpoints do not answer");
+            }
+        });
     }
 
     /// Disables an endpoint that is of no use, outside the settling path.

@@ -26,8 +26,8 @@ async fn hang(engine: &Engine) -> Vec<(EndpointId, Sink)> {
     hanging
 }
 
-fn in_flight(engine: &Engine, endpoint: EndpointId) -> usize {
-    engine.endpoint_health(endpoint).expect("known").in_flight
+async fn in_flight(engine: &Engine, endpoint: EndpointId) -> usize {
+    engine.endpoint_health(endpoint).await.expect("known").in_flight
 }
 
 /// Waits until a healthy endpoint has had all its deliveries settled.
@@ -35,7 +35,10 @@ async fn assert_unharmed(engine: &Engine, hanging: &[(EndpointId, Sink)]) {
     let healthy = Sink::answering(200).await;
     let mut notices = engine.notices().subscribe();
     let endpoint = listen(engine, &healthy, "healthy").await;
-    let before: Vec<usize> = hanging.iter().map(|(id, _)| in_flight(engine, *id)).collect();
+    let mut before = Vec::with_capacity(hanging.len());
+    for (id, _) in hanging {
+        before.push(in_flight(engine, *id).await);
+    }
     send(engine, "healthy", DELIVERIES).await;
     healthy.nth(DELIVERIES).await;
     let mut delivered = 0;
@@ -47,7 +50,7 @@ async fn assert_unharmed(engine: &Engine, hanging: &[(EndpointId, Sink)]) {
         delivered += 1;
     }
     for ((id, sink), before) in hanging.iter().zip(before) {
-        assert_eq!(in_flight(engine, *id), before);
+        assert_eq!(in_flight(engine, *id).await, before);
         assert_eq!(sink.count(), before, "what it has is what was sent to it");
     }
 }
@@ -58,7 +61,7 @@ async fn ten_hanging_endpoints_do_not_slow_a_healthy_one() {
     let hanging = hang(&engine).await;
     for (endpoint, sink) in &hanging {
         sink.nth(IN_FLIGHT as usize).await;
-        assert_eq!(in_flight(&engine, *endpoint), IN_FLIGHT as usize, "all it may have");
+        assert_eq!(in_flight(&engine, *endpoint).await, IN_FLIGHT as usize, "all it may have");
     }
     assert_unharmed(&engine, &hanging).await;
 }
@@ -72,7 +75,10 @@ async fn not_even_when_they_take_every_slot_there_is() {
     for (_, sink) in &hanging[1..] {
         sink.nth(RESERVE).await;
     }
-    let total: usize = hanging.iter().map(|(id, _)| in_flight(&engine, *id)).sum();
+    let mut total = 0;
+    for (id, _) in &hanging {
+        total += in_flight(&engine, *id).await;
+    }
     assert_eq!(total, 8 + (HANGING - 1) * RESERVE, "the slots, and everybody's reserve");
     assert_unharmed(&engine, &hanging).await;
 }

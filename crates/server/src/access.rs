@@ -64,7 +64,7 @@ pub(crate) async fn create(
     }
     let key = keys::new_key(app.engine.entropy().secret_bytes());
     let record = KeyRecord {
-        id: app.keys.next_id(&turn, now),
+        id: KeyId::from_i64(app.engine.take_ids(1)),
         name,
         sha256: keys::hash(&key),
         role,
@@ -81,7 +81,7 @@ pub(crate) async fn create(
         "expires_at": view.expires_at,
     });
     let audit = audit(&caller, &record, now, "key.create", Some(&detail));
-    app.keys.put(turn, app.engine.store(), record, audit).await?;
+    app.keys.put(turn, &app.engine, record, audit).await?;
     json(StatusCode::CREATED, &View { key: Some(&key), ..view })
 }
 
@@ -166,7 +166,7 @@ pub(crate) async fn change(
     }
     if !changed.is_empty() {
         let audit = audit(&caller, &record, now, "key.update", Some(&changed.into()));
-        app.keys.put(turn, app.engine.store(), record.clone(), audit).await?;
+        app.keys.put(turn, &app.engine, record.clone(), audit).await?;
     }
     json(StatusCode::OK, &View::of(&app, &record))
 }
@@ -183,7 +183,7 @@ pub(crate) async fn revoke(
         keep_an_admin(&app, id, now)?;
         let audit = audit(&caller, &record, now, "key.revoke", None);
         let revoked = KeyRecord { revoked_at: Some(now), ..record };
-        app.keys.put(turn, app.engine.store(), revoked, audit).await?;
+        app.keys.put(turn, &app.engine, revoked, audit).await?;
     }
     Ok(StatusCode::NO_CONTENT)
 }

@@ -44,7 +44,7 @@ impl Caller {
     /// have been revoked while the rest of the request was on its way, and whoever holds a stolen
     /// key must not get another one by being slow.
     pub(crate) async fn turn(&self, app: &App) -> Result<(Turn, Timestamp), Problem> {
-        let turn = app.keys.turn().await;
+        let turn = app.keys.turn(&**app.engine.store()).await?;
         let now = app.engine.clock().now();
         match self.actor {
             Actor::Key(id) => app.keys.check(id, now).map_err(refuse)?,

@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::App;
 use crate::answer::{self, Answer, json};
 use crate::auth::Caller;
+use crate::elsewhere::Elsewhere;
 use crate::extract::{Id, NoBody, Page, Query};
 use crate::problem::{OrMissing as _, Problem};
 
@@ -85,7 +86,13 @@ pub(crate) async fn answer_list(
 ) -> Answer {
     let shown = filter.states.clone();
     let stored = DeliveryFilter { states: stored_states(&shown), ..filter };
-    let mut rows: Vec<DeliveryRecord> = Vec::new();
+    let elsewhere = if stored.states.iter().all(|state| state.is_terminal()) && !shown.is_empty() {
+        // What has ended is nowhere in flight.
+        Elsewhere::default()
+    } else {
+        Elsewhere::find(&app.engine).await?
+    };
+    let mut rows: Vec<(State, DeliveryRecord)> = Vec::new();
     let mut next = page.after;
     for _ in 0..MAX_STORE_PAGES {
         let query = DeliveryQuery {
@@ -95,17 +102,25 @@ pub(crate) async fn answer_list(
             limit: page.limit - rows.len(),
         };
         let listed = app.engine.store().deliveries(caller.tenant, query).await?;
-        let fits =
-            |record: &DeliveryRecord| shown.is_empty() || shown.contains(&shown_state(app, record));
-        rows.extend(listed.rows.into_iter().filter(fits));
+        for record in listed.rows {
+            let state = listed_state(app, &elsewhere, &record).await;
+            if shown.is_empty() || shown.contains(&state) {
+                rows.push((state, record));
+            }
+        }
         next = listed.next;
         if next.is_none() || rows.len() == page.limit {
             break;
         }
     }
     let mut data = Vec::with_capacity(rows.len());
-    for record in &rows {
-        data.push(View::of(app, record).await?);
+    for (state, record) in &rows {
+        let waiting_on = if elsewhere.has(&app.engine, record.tenant, record.endpoint) {
+            None
+        } else {
+            waiting_on(app, record).await?
+        };
+        data.push(View::of(record, *state, waiting_on));
     }
     answer::list(&data, next.as_ref())
 }
@@ -118,18 +133,39 @@ async fn answer_one(app: &App, record: &DeliveryRecord) -> Answer {
         .iter()
         .map(|planned| PlannedView { number: planned.number, at: planned.at })
         .collect();
-    let view = View::of(app, record).await?;
+    let state = shown_state(app, record).await;
+    let view = View::of(record, state, waiting_on(app, record).await?);
     json(StatusCode::OK, &View { plan: Some(plan), attempt_log: Some(log), ..view })
 }
 
 /// What a delivery's state is called: one that a carrier has is stored as waiting, while one that a
 /// worker has is stored as in flight.
-pub(crate) fn shown_state(app: &App, record: &DeliveryRecord) -> State {
-    if !record.state.is_terminal() && app.engine.is_in_flight(record.endpoint, record.id) {
+async fn shown_state(app: &App, record: &DeliveryRecord) -> State {
+    if !record.state.is_terminal() && app.engine.is_in_flight(record.endpoint, record.id).await {
         State::InFlight
     } else {
         record.state
     }
+}
+
+/// The same for one of many.
+pub(crate) async fn listed_state(
+    app: &App,
+    elsewhere: &Elsewhere,
+    record: &DeliveryRecord,
+) -> State {
+    if elsewhere.has(&app.engine, record.tenant, record.endpoint) {
+        record.state
+    } else {
+        shown_state(app, record).await
+    }
+}
+
+async fn waiting_on(app: &App, record: &DeliveryRecord) -> Result<Option<WaitingView>, Problem> {
+    if record.state.is_terminal() {
+        return Ok(None);
+    }
+    Ok(app.engine.waiting_on(record).await?.map(WaitingView::of))
 }
 
 /// The stored states that can show as one of `shown`.
@@ -208,20 +244,14 @@ struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    async fn of(app: &App, record: &'a DeliveryRecord) -> Result<Self, Problem> {
-        let state = shown_state(app, record);
+    fn of(record: &'a DeliveryRecord, state: State, waiting_on: Option<WaitingView>) -> Self {
         let next_attempt_at = match state {
             State::Pending | State::Retrying => Some(record.due.unwrap_or(record.born)),
             State::InFlight | State::Delivered | State::Failed | State::Dead | State::Cancelled => {
                 None
             }
         };
-        let waiting_on = if state.is_terminal() {
-            None
-        } else {
-            app.engine.waiting_on(record).await?.map(WaitingView::of)
-        };
-        Ok(Self {
+        Self {
             id: record.id,
             event_id: record.event,
             endpoint_id: record.endpoint,
@@ -240,7 +270,7 @@ impl<'a> View<'a> {
             result: record.result.as_deref(),
             plan: None,
             attempt_log: None,
-        })
+        }
     }
 }
 

@@ -21,6 +21,7 @@ use crate::App;
 use crate::answer::{self, Answer, json, json_text};
 use crate::auth::Caller;
 use crate::deliveries::{self, StateCounts};
+use crate::elsewhere::Elsewhere;
 use crate::extract::{self, Id, OptionalJson, Query};
 use crate::new_event::{self, Envelope};
 use crate::problem::{OrMissing as _, Problem};
@@ -163,7 +164,8 @@ pub(crate) async fn show(
     let records = app.engine.store().event_deliveries(caller.tenant, id).await?;
     let size = event.body.len();
     let headers = event.headers.iter().map(HeaderView::of).collect();
-    let view = View::new(&app, &event, &records);
+    let elsewhere = Elsewhere::find(&app.engine).await?;
+    let view = View::new(&app, &elsewhere, &event, &records).await;
     json(StatusCode::OK, &View { payload_size: Some(size), headers: Some(headers), ..view })
 }
 
@@ -189,9 +191,11 @@ pub(crate) async fn list(State(app): State<Arc<App>>, caller: Caller, mut query:
     for event in &listed.rows {
         deliveries.push(store.event_deliveries(caller.tenant, event.id).await?);
     }
-    let events = listed.rows.iter().zip(&deliveries);
-    let data: Vec<View<'_>> =
-        events.map(|(event, records)| View::new(&app, event, records)).collect();
+    let elsewhere = Elsewhere::find(&app.engine).await?;
+    let mut data = Vec::with_capacity(listed.rows.len());
+    for (event, records) in listed.rows.iter().zip(&deliveries) {
+        data.push(View::new(&app, &elsewhere, event, records).await);
+    }
     answer::list(&data, listed.next.map(|next| next.event).as_ref())
 }
 
@@ -300,10 +304,15 @@ struct Became {
 }
 
 impl<'a> View<'a> {
-    fn new(app: &App, event: &'a Event, records: &[DeliveryRecord]) -> Self {
+    async fn new(
+        app: &App,
+        elsewhere: &Elsewhere,
+        event: &'a Event,
+        records: &[DeliveryRecord],
+    ) -> Self {
         let mut counts = StateCounts::default();
         for record in records {
-            counts.add(deliveries::shown_state(app, record), 1);
+            counts.add(deliveries::listed_state(app, elsewhere, record).await, 1);
         }
         let status = summarize(&counts);
         let became = Became { status, deliveries: records.len(), counts };

@@ -143,7 +143,7 @@ async fn greet<T: AsyncRead + AsyncWrite + Unpin>(
         }
         () = stopping.wait() => return Err(End::stopping()),
     };
-    let link = engine.connect_hub(hub.id, &hello).map_err(|error| match error {
+    let link = engine.connect_hub(hub.id, &hello).await.map_err(|error| match error {
         // It was deleted since its token was looked at.
         postrider_engine::Error::NotFound => Ending::Revoked.into(),
         other => End::closed(AMISS, other.to_string()),

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use postrider_core::id::Sequence;
 use postrider_core::verification::{Invalid, Verifier};
 use postrider_core::{Source, SourceId, TenantId, Timestamp};
+use postrider_engine::Engine;
 use postrider_store::audit::Audit;
 use postrider_store::{Error, Registry, Store};
 use sha2::{Digest as _, Sha256};
@@ -29,8 +29,8 @@ const NOTICE_EVERY: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct Inbound {
     table: Arc<ArcSwap<Table>>,
-    /// Held by whoever changes a source; gives out the ids of new ones.
-    changing: Arc<Mutex<Sequence>>,
+    /// Held by whoever changes a source, from the look at what is there to the new table.
+    changing: Arc<Mutex<()>>,
 }
 
 /// Looked up by the hash of its token: whoever times that learns of hashes, which lead back to no
@@ -51,23 +51,20 @@ pub(crate) struct Entry {
 }
 
 impl Inbound {
-    /// A source that cannot verify as it is stored is there to be looked at and changed, and takes
-    /// nothing in.
     pub async fn load(store: &dyn Registry) -> Result<Self, Error> {
-        let mut table = Table::default();
-        let mut last = 0;
-        for source in store.sources().await? {
-            last = last.max(source.id.as_i64());
-            let verifier = Verifier::new(&source.spec.verify, &source.secrets.signing);
-            if let Err(error) = &verifier {
-                tracing::error!(source = %source.id, %error, "cannot verify as configured; it takes nothing in");
-            }
-            table.put(Entry { source, verifier, failures: Arc::default() });
-        }
+        let table = Table::read(store, &Table::default()).await?;
         Ok(Self {
             table: Arc::new(ArcSwap::from_pointee(table)),
-            changing: Arc::new(Mutex::new(Sequence::after(last))),
+            changing: Arc::new(Mutex::new(())),
         })
+    }
+
+    /// What the store has, to be put to use. Nobody changes anything until that is done, or given
+    /// up.
+    pub(crate) async fn read(&self, store: &dyn Registry) -> Result<Reading, Error> {
+        let turn = self.wait().await;
+        let table = Table::read(store, &self.table.load()).await?;
+        Ok(Reading { table, turn })
     }
 
     pub(crate) fn by_token(&self, token: &str) -> Option<Arc<Entry>> {
@@ -97,9 +94,16 @@ impl Inbound {
     }
 
     /// The right to change sources. One at a time, or two changes of different fields could undo
-    /// each other.
-    pub(crate) async fn turn(&self) -> Turn {
-        Turn { inbound: self.clone(), ids: Arc::clone(&self.changing).lock_owned().await }
+    /// each other. What other nodes have changed is there.
+    pub(crate) async fn turn(&self, store: &dyn Store) -> Result<Turn, Error> {
+        if store.fleet().is_some() {
+            return Ok(self.read(store).await?.apply());
+        }
+        Ok(self.wait().await)
+    }
+
+    async fn wait(&self) -> Turn {
+        Turn { inbound: self.clone(), _held: Arc::clone(&self.changing).lock_owned().await }
     }
 }
 
@@ -111,15 +115,28 @@ impl fmt::Debug for Inbound {
     }
 }
 
+/// What was read from the store, and the turn in which it was.
+pub(crate) struct Reading {
+    table: Table,
+    turn: Turn,
+}
+
+impl Reading {
+    pub(crate) fn apply(self) -> Turn {
+        self.turn.inbound.table.store(Arc::new(self.table));
+        self.turn
+    }
+}
+
 /// The right to change sources, used up by a change.
 pub(crate) struct Turn {
     inbound: Inbound,
-    ids: OwnedMutexGuard<Sequence>,
+    _held: OwnedMutexGuard<()>,
 }
 
 impl Turn {
-    /// The id of a source that is about to be made.
-    pub(crate) fn new_id(&mut self, tenant: TenantId, now: Timestamp) -> Result<SourceId, Problem> {
+    /// Refuses one more source of a tenant that has as many as are kept.
+    pub(crate) fn check_room(&self, tenant: TenantId) -> Result<(), Problem> {
         let table = self.inbound.table.load();
         let known = table.by_id.values().filter(|entry| entry.source.tenant == tenant).count();
         if known >= MAX_SOURCES {
@@ -127,24 +144,29 @@ impl Turn {
                 "there are {MAX_SOURCES} sources already; delete one that is not used"
             )));
         }
-        Ok(SourceId::from_i64(self.ids.take(now, 1)))
+        Ok(())
     }
 
-    /// Stores a source and puts it to use; in this order, so that memory never runs ahead.
+    /// Stores a source and puts it to use, on all nodes; in this order, so that memory never runs
+    /// ahead.
     pub(crate) async fn put(
         self,
-        store: Arc<dyn Store>,
+        engine: &Engine,
         source: Source,
         verifier: Verifier,
         audit: Audit,
     ) -> Result<Arc<Entry>, Problem> {
+        let engine = engine.clone();
         finish(async move {
-            store.put_source(source.clone(), audit).await?;
-            Ok(self.alter(|table| {
-                let known = table.by_id.get(&source.id);
-                let failures = known.map(|entry| Arc::clone(&entry.failures)).unwrap_or_default();
-                table.put(Entry { source, verifier: Ok(verifier), failures })
-            }))
+            engine.store().put_source(source.clone(), audit).await?;
+            let entry = self.alter(|table| {
+                let failures = table.failures(source.id);
+                let entry = Arc::new(Entry { source, verifier: Ok(verifier), failures });
+                table.put(Arc::clone(&entry));
+                entry
+            });
+            engine.spread().await;
+            Ok(entry)
         })
         .await
         .map_err(Problem::from)
@@ -152,20 +174,24 @@ impl Turn {
 
     pub(crate) async fn delete(
         self,
-        store: Arc<dyn Store>,
+        engine: &Engine,
         id: SourceId,
         audit: Audit,
     ) -> Result<(), Problem> {
+        let engine = engine.clone();
         finish(async move {
-            store.delete_source(id, audit).await?;
+            engine.store().delete_source(id, audit).await?;
             self.alter(|table| table.remove(id));
+            engine.spread().await;
             Ok(())
         })
         .await
         .map_err(Problem::from)
     }
 
-    fn alter<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
+    /// Ends the turn. It must not last until other nodes know of the change: one of them may be
+    /// waiting, in a turn of its own, for this node to read what it has changed.
+    fn alter<T>(self, change: impl FnOnce(&mut Table) -> T) -> T {
         let mut table = Table::clone(&self.inbound.table.load());
         let changed = change(&mut table);
         self.inbound.table.store(Arc::new(table));
@@ -174,12 +200,24 @@ impl Turn {
 }
 
 impl Table {
-    fn put(&mut self, entry: Entry) -> Arc<Entry> {
+    /// What the store has. A source that cannot verify as it is stored is there to be looked at and
+    /// changed, and takes nothing in. What is as it was `before` is not made anew.
+    async fn read(store: &dyn Registry, before: &Self) -> Result<Self, Error> {
+        let mut table = Self::default();
+        for source in store.sources().await? {
+            let known = before.by_id.get(&source.id).filter(|entry| entry.source == source);
+            table.put(match known {
+                Some(entry) => Arc::clone(entry),
+                None => Arc::new(Entry::new(before.failures(source.id), source)),
+            });
+        }
+        Ok(table)
+    }
+
+    fn put(&mut self, entry: Arc<Entry>) {
         self.remove(entry.source.id);
-        let entry = Arc::new(entry);
         self.by_token.insert(hash(&entry.source.secrets.token), Arc::clone(&entry));
-        self.by_id.insert(entry.source.id, Arc::clone(&entry));
-        entry
+        self.by_id.insert(entry.source.id, entry);
     }
 
     fn remove(&mut self, id: SourceId) {
@@ -187,9 +225,21 @@ impl Table {
             self.by_token.remove(&hash(&entry.source.secrets.token));
         }
     }
+
+    fn failures(&self, id: SourceId) -> Arc<Failures> {
+        self.by_id.get(&id).map(|entry| Arc::clone(&entry.failures)).unwrap_or_default()
+    }
 }
 
 impl Entry {
+    fn new(failures: Arc<Failures>, source: Source) -> Self {
+        let verifier = Verifier::new(&source.spec.verify, &source.secrets.signing);
+        if let Err(error) = &verifier {
+            tracing::error!(source = %source.id, %error, "cannot verify as configured; it takes nothing in");
+        }
+        Self { source, verifier, failures }
+    }
+
     pub(crate) fn verifier(&self) -> Result<&Verifier, Problem> {
         self.verifier.as_ref().map_err(|_| {
             Problem::unavailable("this source cannot verify anything as it is configured")

@@ -9,22 +9,18 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use postrider_core::id::Sequence;
 use postrider_core::{KeyId, TenantId, Timestamp};
 use postrider_engine::Engine;
-use postrider_store::audit::{Actor, Audit};
+use postrider_store::audit::Audit;
 use postrider_store::registry::{KeyRecord, Role, TenantRecord};
 use postrider_store::{Error, Registry, Store};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{Mutex, OwnedMutexGuard};
-use tokio::task::AbortHandle;
 
+use crate::background::Background;
 use crate::throttle::{Rate, SharedBucket};
 
-const PREFIX: &str = "pr_";
-/// A key given by an operator has at least this much after its prefix.
-const MIN_KEY_CHARS: usize = 32;
-const MAX_KEY_CHARS: usize = 512;
+pub(crate) const PREFIX: &str = "pr_";
 /// How often it is written down when keys were last used.
 const NOTE_USES_EVERY: Duration = Duration::from_mins(1);
 /// How many of those are written at once.
@@ -79,19 +75,6 @@ pub(crate) enum Denied {
     TooOften(Duration),
 }
 
-/// Why there is no admin key.
-#[derive(Debug, thiserror::Error)]
-pub enum KeyError {
-    #[error(
-        "an admin key is `{PREFIX}` and {MIN_KEY_CHARS} to {MAX_KEY_CHARS} letters, digits, `-` or `_`"
-    )]
-    Malformed,
-    #[error("the admin key that was given is already the key of a tenant; give another")]
-    IsATenants,
-    #[error(transparent)]
-    Store(#[from] Error),
-}
-
 /// The right to change keys and tenants.
 #[derive(Debug)]
 pub(crate) struct Turn {
@@ -109,10 +92,16 @@ impl Keys {
 
     /// Takes over what has changed in the store.
     pub async fn reload(&self, store: &dyn Registry) -> Result<(), Error> {
-        let _turn = self.changing.lock().await;
-        let table = Table::read(store, &self.table.load()).await?;
-        self.table.store(Arc::new(table));
+        drop(self.read(store).await?.apply());
         Ok(())
+    }
+
+    /// What the store has, to be put to use. Nobody changes anything until that is done, or given
+    /// up.
+    pub(crate) async fn read(&self, store: &dyn Registry) -> Result<Reading, Error> {
+        let turn = self.wait().await;
+        let table = Table::read(store, &self.table.load()).await?;
+        Ok(Reading { keys: self.clone(), table, turn })
     }
 
     /// Writes down when keys were last used, where the store does not know it yet. It is done every
@@ -131,24 +120,39 @@ impl Keys {
         Ok(())
     }
 
+    /// Learns when keys were last used through other nodes.
+    async fn learn_uses(&self, store: &dyn Registry) -> Result<(), Error> {
+        let stored = store.keys().await?;
+        let table = self.table.load();
+        for record in &stored {
+            if let Some(entry) = table.by_id.get(&record.id) {
+                entry.meter.learn(record);
+            }
+        }
+        Ok(())
+    }
+
     /// Flushes every minute, until what is returned is dropped.
-    pub(crate) fn note_uses(&self, engine: &Engine) -> NotingUses {
+    pub(crate) fn note_uses(&self, engine: &Engine) -> Background {
         let (keys, clock, store) =
             (self.clone(), Arc::clone(engine.clock()), Arc::clone(engine.store()));
-        let noting = tokio::spawn(async move {
+        Background::spawn(async move {
             let mut next = clock.now().plus(NOTE_USES_EVERY);
             loop {
                 clock.sleep_until(next).await;
                 if clock.now() < next {
                     continue;
                 }
-                if let Err(error) = keys.flush(&*store).await {
+                let mut noted = keys.flush(&*store).await;
+                if noted.is_ok() && store.fleet().is_some() {
+                    noted = keys.learn_uses(&*store).await;
+                }
+                if let Err(error) = noted {
                     tracing::warn!(%error, "cannot note when keys were last used; trying again");
                 }
                 next = clock.now().plus(NOTE_USES_EVERY);
             }
-        });
-        NotingUses(noting.abort_handle())
+        })
     }
 
     /// Whose key this is, if it opens anything at this time. That it was used is noted.
@@ -228,29 +232,31 @@ impl Keys {
     }
 
     /// Waits for the right to change something. What is looked at before a change is looked at
-    /// after this.
-    pub(crate) async fn turn(&self) -> Turn {
+    /// after this: what other nodes have changed is there by then.
+    pub(crate) async fn turn(&self, store: &dyn Store) -> Result<Turn, Error> {
+        if store.fleet().is_some() {
+            return Ok(self.read(store).await?.apply());
+        }
+        Ok(self.wait().await)
+    }
+
+    async fn wait(&self) -> Turn {
         Turn { _held: Arc::clone(&self.changing).lock_owned().await }
     }
 
-    /// The id of the next key.
-    pub(crate) fn next_id(&self, _: &Turn, now: Timestamp) -> KeyId {
-        let last = self.table.load().by_id.last_key_value().map_or(0, |(id, _)| id.as_i64());
-        KeyId::from_i64(Sequence::after(last).take(now, 1))
-    }
-
-    /// Stores a new or changed key; from then on it is judged by what is in `record`.
+    /// Stores a new or changed key; from then on it is judged by what is in `record`, on all nodes.
     pub(crate) async fn put(
         &self,
         turn: Turn,
-        store: &Arc<dyn Store>,
+        engine: &Engine,
         record: KeyRecord,
         audit: Audit,
     ) -> Result<(), Error> {
-        let (keys, store) = (self.clone(), Arc::clone(store));
+        let (keys, engine) = (self.clone(), engine.clone());
         finish(async move {
-            store.put_key(record.clone(), Some(audit)).await?;
-            keys.change(&turn, |table| table.put(record));
+            engine.store().put_key(record.clone(), Some(audit)).await?;
+            keys.change(turn, |table| table.put(record));
+            engine.spread().await;
             Ok(())
         })
         .await
@@ -259,23 +265,27 @@ impl Keys {
     pub(crate) async fn make_tenant(
         &self,
         turn: Turn,
-        store: &Arc<dyn Store>,
+        engine: &Engine,
         name: String,
         audit: Audit,
     ) -> Result<TenantRecord, Error> {
-        let (keys, store) = (self.clone(), Arc::clone(store));
+        let (keys, engine) = (self.clone(), engine.clone());
         finish(async move {
-            let made = store.make_tenant(name, audit.at, audit).await?;
-            keys.change(&turn, |table| table.put_tenant(made.clone()));
+            let made = engine.store().make_tenant(name, audit.at, audit).await?;
+            keys.change(turn, |table| table.put_tenant(made.clone()));
+            engine.spread().await;
             Ok(made)
         })
         .await
     }
 
-    fn change(&self, _: &Turn, change: impl FnOnce(&mut Table)) {
+    /// Ends the turn. It must not last until other nodes know of the change: one of them may be
+    /// waiting, in a turn of its own, for this node to read what it has changed.
+    fn change(&self, turn: Turn, change: impl FnOnce(&mut Table)) {
         let mut table = Table::clone(&self.table.load());
         change(&mut table);
         self.table.store(Arc::new(table));
+        drop(turn);
     }
 }
 
@@ -288,13 +298,17 @@ pub(crate) async fn finish<T: Send + 'static>(
     tokio::spawn(change).await.unwrap_or(Err(Error::Closed))
 }
 
-/// While this is held, it is written down when keys are used.
-#[derive(Debug)]
-pub(crate) struct NotingUses(AbortHandle);
+/// What was read from the store, and the turn in which it was.
+pub(crate) struct Reading {
+    keys: Keys,
+    table: Table,
+    turn: Turn,
+}
 
-impl Drop for NotingUses {
-    fn drop(&mut self) {
-        self.0.abort();
+impl Reading {
+    pub(crate) fn apply(self) -> Turn {
+        self.keys.table.store(Arc::new(self.table));
+        self.turn
     }
 }
 
@@ -311,8 +325,10 @@ impl Table {
         let mut table = Self::default();
         for record in store.keys().await? {
             let meter = before.meter(&record);
+            meter.learn(&record);
             table.insert(record, meter);
         }
+        // After the keys, so that none is of a tenant that is not known.
         for tenant in store.tenants().await? {
             table.put_tenant(tenant);
         }
@@ -375,60 +391,13 @@ impl Meter {
             bucket: SharedBucket::default(),
         })
     }
-}
 
-/// Sees to it that somebody can get in: stores the key that was `given`, or, where no admin key
-/// opens anything, makes one of the `random` bytes and returns it. That is the only time it can be
-/// read.
-pub async fn ensure_admin_key(
-    store: &dyn Registry,
-    now: Timestamp,
-    random: [u8; 32],
-    given: Option<&str>,
-) -> Result<Option<String>, KeyError> {
-    let known = store.keys().await?;
-    let (key, name, made) = match given {
-        Some(given) => {
-            check(given)?;
-            (given.to_owned(), "given at start", false)
-        }
-        None if known.iter().any(|record| is_live_admin(record, now)) => return Ok(None),
-        None => (new_key(random), "made at first start", true),
-    };
-    let sha256 = hash(&key);
-    if let Some(same) = known.iter().find(|record| record.sha256 == sha256) {
-        return match same.role {
-            Role::Admin => {
-                if !is_live_admin(same, now) {
-                    let key = same.id;
-                    tracing::warn!(%key, "the admin key that was given is revoked or has expired");
-                }
-                Ok(None)
-            }
-            Role::Tenant(_) => Err(KeyError::IsATenants),
-        };
+    /// Takes over what the store knows of its last use: it may have been through another node.
+    fn learn(&self, record: &KeyRecord) {
+        let stored = record.last_used_at.map_or(0, Timestamp::as_millis);
+        self.used_at.fetch_max(stored, Ordering::Relaxed);
+        self.noted_at.fetch_max(stored, Ordering::Relaxed);
     }
-    let last = known.iter().map(|record| record.id.as_i64()).max().unwrap_or(0);
-    let record = KeyRecord {
-        id: KeyId::from_i64(Sequence::after(last).take(now, 1)),
-        name: name.to_owned(),
-        sha256,
-        role: Role::Admin,
-        created_at: now,
-        expires_at: None,
-        revoked_at: None,
-        last_used_at: None,
-    };
-    let audit = Audit {
-        at: now,
-        tenant: None,
-        actor: Actor::Gateway,
-        action: "key.create",
-        subject: record.id.to_string(),
-        detail: Some(serde_json::json!({ "name": name, "role": "admin" }).to_string()),
-    };
-    store.put_key(record, Some(audit)).await?;
-    Ok(made.then_some(key))
 }
 
 /// A key that is shown once and then known by its hash.
@@ -440,35 +409,8 @@ pub(crate) fn hash(key: &str) -> [u8; 32] {
     Sha256::digest(key.as_bytes()).into()
 }
 
-fn is_live_admin(record: &KeyRecord, now: Timestamp) -> bool {
+pub(crate) fn is_live_admin(record: &KeyRecord, now: Timestamp) -> bool {
     record.role == Role::Admin
         && record.revoked_at.is_none()
         && record.expires_at.is_none_or(|expiry| expiry > now)
-}
-
-fn check(key: &str) -> Result<(), KeyError> {
-    let secret = key.strip_prefix(PREFIX).ok_or(KeyError::Malformed)?;
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    if (MIN_KEY_CHARS..=MAX_KEY_CHARS).contains(&secret.len()) && secret.bytes().all(allowed) {
-        Ok(())
-    } else {
-        Err(KeyError::Malformed)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_given_key_has_the_prefix_and_is_long_enough() {
-        let long_enough = "a".repeat(MIN_KEY_CHARS);
-        assert!(check(&format!("pr_{long_enough}")).is_ok());
-        let short = format!("pr_{}", &long_enough[1..]);
-        let spaced = format!("pr_{long_enough} ");
-        let huge = format!("pr_{}", "a".repeat(MAX_KEY_CHARS + 1));
-        for key in ["", "pr_", &long_enough, &short, &spaced, &huge] {
-            assert!(matches!(check(key), Err(KeyError::Malformed)), "{key}");
-        }
-    }
 }

@@ -19,7 +19,6 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use crate::App;
 use crate::answer::{Answer, json};
 use crate::auth::Caller;
-use crate::deliveries::shown_state;
 use crate::endpoint_fields::{Span, check_event_types};
 use crate::events;
 use crate::extract::{Id, Json, OptionalJson};
@@ -191,7 +190,8 @@ pub(crate) async fn release_batch(
 async fn settled(app: &App, caller: Caller, lease: LeaseToken) -> Answer {
     let delivery = app.engine.store().delivery(caller.tenant, lease.delivery()).await?;
     let delivery = delivery.or_missing("delivery")?;
-    let view = SettledView::of(lease, shown_state(app, &delivery));
+    // Workers' deliveries are in flight where that is stored, and nowhere else.
+    let view = SettledView::of(lease, delivery.state);
     json(StatusCode::OK, &SettledView { next_attempt_at: delivery.due, ..view })
 }
 

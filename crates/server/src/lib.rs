@@ -1,14 +1,18 @@
 //! The HTTP API: what stands between a request and the engine.
 //!
-//! Reading order: the route table below; who may (`keys`, `auth`, `throttle`); how input is taken apart
-//! (`extract`, `cursor`), served (`answer`), refused (`problem`) and described (`openapi`); then one file per
-//! resource. `connection` is what carries requests here, `stopping` the word that it is about to end.
+//! Reading order: the route table below; who may (`keys`, `first_key`, `auth`, `throttle`); how input is
+//! taken apart (`extract`, `cursor`), served (`answer`), refused (`problem`) and described (`openapi`); then
+//! one file per resource. `connection` is what carries requests here, `stopping` the word that it is about to
+//! end, `changes` what is done when another node has changed something.
 
 mod answer;
 mod auth;
+mod background;
+mod changes;
 mod connection;
 mod cursor;
 mod extract;
+mod first_key;
 mod framing;
 mod keys;
 mod openapi;
@@ -21,6 +25,7 @@ mod audit;
 mod dead_letters;
 mod deliveries;
 mod docs_page;
+mod elsewhere;
 mod endpoint_fields;
 mod endpoints;
 mod events;
@@ -33,6 +38,7 @@ mod ingest;
 mod jobs;
 mod leases;
 mod new_event;
+mod nodes;
 mod pointer;
 mod policies;
 mod received;
@@ -50,10 +56,11 @@ use postrider_engine::Engine;
 use tokio::sync::{Mutex, Semaphore};
 
 pub use connection::{ConnectionLimits, serve};
+pub use first_key::{KeyError, ensure_admin_key};
 pub use inbound::Inbound;
-pub use keys::{KeyError, Keys, ensure_admin_key};
+pub use keys::Keys;
 
-use keys::NotingUses;
+use background::Background;
 use openapi::Api;
 use problem::Problem;
 use throttle::Throttle;
@@ -107,16 +114,17 @@ pub(crate) struct App {
     pub(crate) document: Bytes,
     /// Held by whoever reads an endpoint in order to change it.
     pub(crate) changing: Mutex<()>,
-    /// Ends with the last of what serves requests.
-    _noting_uses: NotingUses,
+    /// End with the last of what serves requests.
+    _background: [Background; 2],
 }
 
-/// The routes of the API. Called where tasks can be spawned: one notes when keys are used.
+/// The routes of the API. Called where tasks can be spawned: one notes when keys are used, one takes
+/// over what other nodes change.
 pub fn router(engine: Engine, keys: Keys, inbound: Inbound, options: ServerOptions) -> Router {
     let streams = Arc::new(Semaphore::new(options.max_streams));
     let hubs = Arc::new(Semaphore::new(options.max_hubs));
     let throttle = Throttle::new(&options);
-    let noting_uses = keys.note_uses(&engine);
+    let background = [keys.note_uses(&engine), changes::take_over(&engine, &keys, &inbound)];
     let routes = routes();
     let app = Arc::new(App {
         engine,
@@ -128,7 +136,7 @@ pub fn router(engine: Engine, keys: Keys, inbound: Inbound, options: ServerOptio
         hubs,
         document: routes.document().into(),
         changing: Mutex::new(()),
-        _noting_uses: noting_uses,
+        _background: background,
     });
     routes
         .into_router()
@@ -270,6 +278,7 @@ fn routes() -> Api {
         )
         .at("/v1/tenants/{name}", [get(tenants::show, about::access::show_tenant())])
         .at("/v1/audit", [get(audit::list, about::access::list_audit())])
+        .at("/v1/nodes", [get(nodes::list, about::meta::nodes())])
         .at("/v1/stats", [get(stats::of_tenant, about::meta::stats())])
         .at("/v1/stream", [get(stream::follow, about::meta::stream())])
         .at("/healthz", [get(health::alive, about::meta::alive())])

@@ -27,10 +27,11 @@ pub(crate) async fn create(
     Json(fields): Json<Fields>,
 ) -> Answer {
     let Draft { spec, signing, verifier } = fields.into_draft()?;
-    let mut turn = app.inbound.turn().await;
+    let turn = app.inbound.turn(&**app.engine.store()).await?;
+    turn.check_room(caller.tenant)?;
     let now = app.engine.clock().now();
     let source = Source {
-        id: turn.new_id(caller.tenant, now)?,
+        id: SourceId::from_i64(app.engine.take_ids(1)),
         tenant: caller.tenant,
         spec,
         secrets: Secrets { token: new_token(&app), signing },
@@ -39,7 +40,7 @@ pub(crate) async fn create(
     };
     let detail = json!({ "scheme": source.spec.verify.as_str() });
     let audit = caller.acting().audit(now, "source.create", source.id, Some(&detail));
-    let made = turn.put(Arc::clone(app.engine.store()), source, verifier, audit).await?;
+    let made = turn.put(&app.engine, source, verifier, audit).await?;
     json(StatusCode::CREATED, &View::whole(&made.source))
 }
 
@@ -69,7 +70,7 @@ pub(crate) async fn change(
     Id(id): Id<SourceId>,
     Json(fields): Json<Fields>,
 ) -> Answer {
-    let turn = app.inbound.turn().await;
+    let turn = app.inbound.turn(&**app.engine.store()).await?;
     let current = find(&app, caller, id)?;
     let Draft { spec, signing, verifier } = fields.merge_into(&current.source)?;
     let now = app.engine.clock().now();
@@ -77,7 +78,7 @@ pub(crate) async fn change(
     source.secrets.signing = signing;
     let detail = changed_fields(&current.source, &source);
     let audit = caller.acting().audit(now, "source.update", id, Some(&detail));
-    let changed = turn.put(Arc::clone(app.engine.store()), source, verifier, audit).await?;
+    let changed = turn.put(&app.engine, source, verifier, audit).await?;
     json(StatusCode::OK, &View::whole(&changed.source))
 }
 
@@ -87,10 +88,10 @@ pub(crate) async fn delete(
     caller: Caller,
     Id(id): Id<SourceId>,
 ) -> Result<StatusCode, Problem> {
-    let turn = app.inbound.turn().await;
+    let turn = app.inbound.turn(&**app.engine.store()).await?;
     find(&app, caller, id)?;
     let audit = caller.acting().audit(app.engine.clock().now(), "source.delete", id, None);
-    turn.delete(Arc::clone(app.engine.store()), id, audit).await?;
+    turn.delete(&app.engine, id, audit).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -101,14 +102,14 @@ pub(crate) async fn rotate_token(
     Id(id): Id<SourceId>,
     _: NoBody,
 ) -> Answer {
-    let turn = app.inbound.turn().await;
+    let turn = app.inbound.turn(&**app.engine.store()).await?;
     let current = find(&app, caller, id)?;
     let verifier = current.verifier()?.clone();
     let now = app.engine.clock().now();
     let mut source = Source { updated_at: now, ..current.source.clone() };
     source.secrets.token = new_token(&app);
     let audit = caller.acting().audit(now, "source.rotate_token", id, None);
-    let changed = turn.put(Arc::clone(app.engine.store()), source, verifier, audit).await?;
+    let changed = turn.put(&app.engine, source, verifier, audit).await?;
     json(StatusCode::OK, &View::whole(&changed.source))
 }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use http::StatusCode;
 use postrider_core::endpoint::EndpointState;
-use postrider_core::{EndpointId, Timestamp};
+use postrider_core::{Endpoint, EndpointId, Timestamp};
+use postrider_engine::EndpointHealth;
 use postrider_store::ledger::Count;
 use serde::Serialize;
 
@@ -14,6 +15,7 @@ use crate::App;
 use crate::answer::{Answer, json};
 use crate::auth::Caller;
 use crate::deliveries::StateCounts;
+use crate::elsewhere::Elsewhere;
 use crate::extract::Id;
 use crate::problem::{OrMissing as _, Problem};
 
@@ -25,11 +27,17 @@ pub(crate) async fn of_tenant(State(app): State<Arc<App>>, caller: Caller) -> An
     let mut counts = by_endpoint(&store.counts(caller.tenant).await?);
     let events = store.event_count(caller.tenant).await?;
     let endpoints = app.engine.endpoints(caller.tenant);
+    let elsewhere = Elsewhere::find(&app.engine).await?;
     let mut deliveries = StateCounts::default();
     let mut listed = Vec::new();
     for endpoint in &endpoints {
         let counts = counts.remove(&endpoint.id).unwrap_or_default();
-        let view = EndpointView::of(&app, endpoint.id, endpoint.state, counts);
+        let health = if elsewhere.has(&app.engine, caller.tenant, endpoint.id) {
+            None
+        } else {
+            app.engine.endpoint_health(endpoint.id).await
+        };
+        let view = EndpointView::of(endpoint, counts, health);
         deliveries.merge(&view.deliveries);
         if listed.len() < MAX_LISTED_ENDPOINTS {
             listed.push(view);
@@ -49,7 +57,8 @@ pub(crate) async fn of_endpoint(
 ) -> Answer {
     let endpoint = app.engine.endpoint(caller.tenant, id).or_missing("endpoint")?;
     let counts = endpoint_counts(&app, caller, id).await?;
-    json(StatusCode::OK, &EndpointView::of(&app, id, endpoint.state, counts))
+    let health = app.engine.endpoint_health(id).await;
+    json(StatusCode::OK, &EndpointView::of(&endpoint, counts, health))
 }
 
 async fn endpoint_counts(
@@ -95,8 +104,12 @@ struct HealthView {
 }
 
 impl EndpointView {
-    fn of(app: &App, id: EndpointId, state: EndpointState, mut deliveries: StateCounts) -> Self {
-        let mut health = match app.engine.endpoint_health(id) {
+    fn of(
+        endpoint: &Endpoint,
+        mut deliveries: StateCounts,
+        health: Option<EndpointHealth>,
+    ) -> Self {
+        let mut health = match health {
             Some(health) => {
                 // In flight to a place is stored as waiting: it counts under one state, not under
                 // two. What a worker has is stored as in flight, and comes on top.
@@ -115,6 +128,6 @@ impl EndpointView {
         };
         deliveries.in_flight += health.in_flight;
         health.in_flight = deliveries.in_flight;
-        Self { endpoint_id: id, state, deliveries, health }
+        Self { endpoint_id: endpoint.id, state: endpoint.state, deliveries, health }
     }
 }

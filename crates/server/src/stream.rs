@@ -4,7 +4,7 @@
 //! than the feed holds is told so by a last event, `dropped`, and can come back with
 //! `Last-Event-ID`.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +17,7 @@ use futures_util::stream;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
 use postrider_core::TenantId;
+use postrider_engine::Listening;
 use postrider_engine::notices::{Notice, TOPIC};
 use postrider_store::audit::Actor;
 use tokio::sync::broadcast::error::RecvError;
@@ -51,13 +52,16 @@ pub(crate) async fn follow(
         .try_acquire_owned()
         .map_err(|_| Problem::unavailable("too many readers of the stream; try again later"))?;
 
+    let listening = app.engine.listen();
     // The feed first: what happens in between is then in both, and shown once.
-    let notices = app.engine.notices();
-    let feed = notices.subscribe();
-    let missed: VecDeque<_> = resume_after.map(|id| notices.since(id).into()).unwrap_or_default();
+    let feed = app.engine.notices().subscribe();
+    let missed = match resume_after {
+        Some(id) => app.engine.notices_since(id).await,
+        None => Vec::new(),
+    };
     let reader = Reader {
-        shown: missed.back().map(|notice: &Arc<Notice>| notice.id),
-        missed,
+        shown: missed.iter().map(|notice| notice.id).collect(),
+        missed: missed.into(),
         feed,
         let_in: let_in(&app, caller.actor),
         tenant: caller.tenant,
@@ -65,7 +69,7 @@ pub(crate) async fn follow(
         stopping,
         greeted: false,
         ended: false,
-        _place: place,
+        _held: (place, Some(listening)),
     };
     let frames = stream::unfold(reader, |mut reader| async {
         let frame = reader.next().await?;
@@ -100,15 +104,16 @@ struct Reader {
     let_in: Box<dyn Fn() -> bool + Send>,
     /// What it missed since it was last here, oldest first.
     missed: VecDeque<Arc<Notice>>,
-    /// The newest of those: the feed has some of them again.
-    shown: Option<u64>,
+    /// The ids of those: the feed has some of them again.
+    shown: HashSet<u64>,
     feed: broadcast::Receiver<Arc<Notice>>,
     tenant: TenantId,
     tenant_name: String,
     stopping: Stopping,
     greeted: bool,
     ended: bool,
-    _place: OwnedSemaphorePermit,
+    /// Its place among the readers, and what brings the notices of other nodes here.
+    _held: (OwnedSemaphorePermit, Option<Listening>),
 }
 
 impl Reader {
@@ -143,7 +148,7 @@ impl Reader {
             };
             match received {
                 Ok(notice) if notice.tenant != self.tenant => {}
-                Ok(notice) if self.shown.is_some_and(|shown| notice.id <= shown) => {}
+                Ok(notice) if self.shown.remove(&notice.id) => {}
                 Ok(notice) => return Some(self.frame(&notice)),
                 Err(RecvError::Lagged(lost)) => {
                     self.ended = true;
@@ -191,14 +196,14 @@ mod tests {
         Reader {
             let_in: Box::new(|| true),
             missed: VecDeque::from([notice(3, TenantId::DEFAULT), notice(4, TenantId(2))]),
-            shown: Some(4),
+            shown: HashSet::from([3, 4]),
             feed,
             tenant: TenantId::DEFAULT,
             tenant_name: "default".into(),
             stopping: Stopping::never(),
             greeted: true,
             ended: false,
-            _place: Arc::clone(places).acquire_owned().await.expect("a place"),
+            _held: (Arc::clone(places).acquire_owned().await.expect("a place"), None),
         }
     }
 

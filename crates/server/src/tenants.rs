@@ -41,7 +41,7 @@ pub(crate) async fn create(
     }
     // It concerns no tenant that there is yet.
     let audit = Audit { tenant: None, ..caller.acting().audit(now, "tenant.create", &name, None) };
-    let made = app.keys.make_tenant(turn, app.engine.store(), name, audit).await?;
+    let made = app.keys.make_tenant(turn, &app.engine, name, audit).await?;
     json(StatusCode::CREATED, &View::of(&made))
 }
 

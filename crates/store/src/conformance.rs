@@ -9,6 +9,7 @@ use async_trait::async_trait;
 
 use crate::Store;
 
+mod fleet;
 mod scene;
 
 pub mod appending;
@@ -19,6 +20,10 @@ pub mod dead_letters;
 pub mod durability;
 pub mod event_types;
 pub mod fences;
+pub mod fleet_lanes;
+pub mod fleet_look;
+pub mod fleet_members;
+pub mod fleet_words;
 pub mod history;
 pub mod hubs;
 pub mod idempotency;
@@ -28,8 +33,10 @@ pub mod lines;
 pub mod paging;
 pub mod retention;
 pub mod sources;
+pub mod standing;
+pub mod tenures;
 
-/// Somewhere a store can be kept. Each case gets a new, empty one.
+/// Somewhere a store can be kept that nodes can share. Each case gets a new, empty one.
 #[async_trait]
 pub trait Place: Send + Sync {
     /// Opens what is kept here. The store opened before has been closed.
@@ -168,6 +175,56 @@ macro_rules! conformance {
                 only_settles_that_apply_are_audited,
                 a_store_has_one_name_for_ever,
                 the_last_use_of_a_key_only_moves_forward,
+            }
+            fleet_members {
+                a_node_is_known_by_what_it_said_of_itself,
+                numbers_differ_and_rest_after_use,
+                of_many_that_join_at_once_each_has_its_own_number,
+                one_that_left_is_no_member,
+                one_that_nobody_knows_is_no_member,
+                a_dead_node_is_remembered_with_what_it_has,
+                a_hub_is_with_whoever_seized_it_last,
+                members_survive_closing,
+            }
+            fleet_lanes {
+                shares_stay_even_while_nodes_come_and_go,
+                what_is_released_goes_to_those_who_lack_it,
+                only_what_one_has_can_be_released,
+                a_dead_nodes_lanes_are_taken_after_its_lease_and_not_before,
+                a_node_that_was_away_has_what_nobody_took,
+                a_stopping_node_takes_nothing_and_has_no_share,
+                of_many_beats_at_once_no_lane_goes_to_two,
+                there_are_as_many_lanes_as_the_first_node_said,
+            }
+            fleet_look {
+                what_may_be_tried_is_found,
+                what_nobody_may_try_is_not_found,
+                many_endpoints_are_looked_at,
+                a_beat_sees_the_revision_that_a_look_sees,
+            }
+            fleet_words {
+                words_reach_those_they_are_for,
+                words_are_heard_in_the_order_they_were_told,
+                a_word_is_heard_as_it_was_told_unless_it_is_too_long,
+                a_gap_says_that_something_was_lost,
+                who_stops_listening_is_in_nobodys_way,
+            }
+            tenures {
+                a_settle_under_a_tenure_that_holds_is_applied,
+                a_settle_under_a_tenure_that_has_passed_changes_nothing,
+                the_passed_ones_of_a_batch_leave_the_others,
+                a_passed_settle_does_not_keep_its_line_waiting,
+                a_line_moves_under_a_tenure_that_holds,
+                only_what_applies_under_its_tenure_is_audited,
+                a_job_is_put_only_under_a_tenure_that_holds,
+            }
+            standing {
+                a_hold_is_kept_with_the_settle_that_made_it,
+                a_hold_outlives_changes_and_closing,
+                a_stale_settle_holds_nothing,
+                a_head_that_ends_with_a_hold_lets_its_line_move_on,
+                breakers_are_noted_until_they_close,
+                the_revision_grows_with_each_change_of_configuration,
             }
             durability {
                 everything_survives_closing,

@@ -1,7 +1,8 @@
 //! Where events and deliveries are kept.
 //!
 //! The traits are cut by who uses them: [`Journal`] for the engine, which writes; [`Ledger`] for
-//! the API, which reads; [`Registry`] for configuration. A backend implements the three and passes
+//! the API, which reads; [`Registry`] for configuration; [`Fleet`] for several nodes on one store,
+//! where a backend can be shared. A backend implements them and passes
 //! the one suite in [`mod@conformance`]. Nothing here decides what becomes of a delivery: that is
 //! `postrider_core::step`; a store persists it, and refuses it when it is stale.
 
@@ -10,21 +11,27 @@ pub mod record;
 
 pub mod audit;
 
+pub mod fleet;
 pub mod journal;
 pub mod ledger;
 pub mod registry;
 pub mod sealing;
 
 pub mod conformance;
+pub mod copy;
 pub mod postgres;
 pub mod sqlite;
 
 pub use error::Error;
+pub use fleet::Fleet;
 pub use journal::Journal;
 pub use ledger::Ledger;
 pub use registry::Registry;
 
 /// All that a backend offers.
-pub trait Store: Journal + Ledger + Registry {}
-
-impl<T: Journal + Ledger + Registry> Store for T {}
+pub trait Store: Journal + Ledger + Registry {
+    /// How several nodes share it; none if it has one node at a time, which carries everything.
+    fn fleet(&self) -> Option<&dyn Fleet> {
+        None
+    }
+}

@@ -1,17 +1,21 @@
 //! The backend for more than one machine: a `PostgreSQL` server, connections that commit for
 //! everybody who waits, and others that read.
 //!
-//! What it needs: `PostgreSQL` 14 or later with the encoding UTF-8, a role that may create a schema
-//! in the database, and [`Options::connections`] connections. Statements are prepared and settings
-//! belong to the session, so a `PgBouncer` in between has to be in session mode; and it must not end
-//! idle server connections of its own accord (`server_idle_timeout` is about those that no client
-//! has, and does no harm).
+//! Several nodes share it, each a process with connections of its own. What one of them writes is
+//! fenced by what it holds; see [`fleet`].
 //!
-//! Reading order: where it is ([`address`], [`tls`]), what is in it ([`schema`], [`rows`],
-//! [`text`]), connections ([`session`], [`link`], [`owner`]), who works on it ([`queue`],
-//! [`writer`], [`pipeline`], [`changes`], [`readers`], [`janitor`]), and what they do ([`append`], [`settle`],
-//! [`lines`], [`leases`], [`pages`], [`typed`], [`retention`], [`partitions`], [`lists`], [`history`],
-//! [`configuration`], [`sources`], [`hubs`], [`audit`]).
+//! What it needs: `PostgreSQL` 14 or later with the encoding UTF-8, a role that may create a schema
+//! in the database, and [`Options::connections`] connections for each node. Statements are prepared,
+//! settings belong to the session, and one session listens for notifications, so a `PgBouncer` in
+//! between has to be in session mode; and it must not end idle server connections of its own accord
+//! (`server_idle_timeout` is about those that no client has, and does no harm).
+//!
+//! Reading order: where it is ([`address`], [`tls`]), what is in it ([`schema`], [`upgrade`],
+//! [`rows`], [`text`]), connections ([`session`], [`link`], [`presence`]), who works on it ([`queue`],
+//! [`writer`], [`pipeline`], [`slots`], [`changes`], [`readers`], [`janitor`]), and what they do
+//! ([`append`], [`settle`], [`lines`], [`leases`], [`pages`], [`typed`], [`retention`],
+//! [`partitions`], [`lists`], [`history`], [`configuration`], [`standing`], [`sources`], [`hubs`],
+//! [`audit`]).
 
 use std::ops::ControlFlow;
 use std::pin::Pin;
@@ -26,8 +30,10 @@ use postrider_core::{
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
+use crate::Store;
 use crate::audit::{Audit, AuditQuery, AuditRecord};
 use crate::error::Error;
+use crate::fleet::{Fleet, Tenure};
 use crate::journal::{
     Appending, Cutoffs, Journal, Lapsed, Page, Paged, RetentionStep, Unfinished, Urgency,
 };
@@ -35,7 +41,7 @@ use crate::ledger::{Count, DeliveryFilter, DeliveryQuery, EventQuery, Ledger, Li
 use crate::record::{
     Attempt, DeliveryRecord, Event, Leased, NewDelivery, NewEvent, Settle, Settled, Waiting,
 };
-use crate::registry::{HubRecord, JobRecord, KeyRecord, Registry, TenantRecord};
+use crate::registry::{HubRecord, JobRecord, KeyRecord, Registry, Standing, TenantRecord};
 use crate::sealing::Keyring;
 
 // The stored forms that all backends share.
@@ -56,10 +62,11 @@ mod rows;
 mod schema;
 mod text;
 mod tls;
+mod upgrade;
 
 mod complaints;
 mod link;
-mod owner;
+mod presence;
 mod session;
 
 mod changes;
@@ -67,11 +74,14 @@ mod janitor;
 mod pipeline;
 mod queue;
 mod readers;
+mod slots;
 mod writer;
 
 mod append;
 mod audit;
 mod configuration;
+mod copy;
+mod fleet;
 mod history;
 mod hubs;
 mod leases;
@@ -82,23 +92,29 @@ mod partitions;
 mod retention;
 mod settle;
 mod sources;
+mod standing;
 mod typed;
 
 pub use config::Options;
+pub use copy::Target;
+pub use schema::{Migrated, Pending};
+pub use upgrade::{migrate, pending};
 
 pub use crate::sqlite::Sealed;
 
 use address::Address;
-use changes::{Changes, SLOT};
+use changes::Changes;
 use complaints::Complaints;
 use config::MAX_CONNECTIONS;
 use fault::Fault;
+use fleet::Wire;
 use janitor::Leftovers;
 use link::Base;
-use owner::Owner;
+use presence::{Claim, Presence};
 use queue::{Command, Cost, Queue, Work};
 use readers::Readers;
 use session::{Pace, Session};
+use slots::Slots;
 use typed::Walk;
 use writer::Writer;
 
@@ -111,7 +127,7 @@ pub enum OpenError {
     /// It does not answer, or not to this user: perhaps later.
     #[error("the database cannot be reached: {0}")]
     Unreachable(String),
-    /// Another process has it.
+    /// Another process has it, and does not share it; or this one wants it alone.
     #[error("the database is in use by another postrider, connected from {0}")]
     InUse(String),
     /// It will not do, or is of a newer version.
@@ -149,7 +165,11 @@ pub struct Postgres {
     changes: Arc<Changes>,
     journal: Readers,
     ledger: Readers,
-    owner: Arc<Owner>,
+    /// One connection, on which nothing else makes a beat wait.
+    members: Readers,
+    presence: Arc<Presence>,
+    wire: Arc<Wire>,
+    slots: Arc<Slots>,
     keyring: Arc<Keyring>,
     drop_from_bytes: u64,
     leftovers: Arc<Leftovers>,
@@ -159,17 +179,37 @@ pub struct Postgres {
 
 impl Postgres {
     /// Connects to the database at `url` (`postgres://…`), and makes its tables if there are none.
-    /// One of a newer version, or in use by another process, is refused and left as it is.
-    /// `keyring` seals and opens the secrets in it.
+    /// Others may use it too. One of a version that is too new, or that somebody has to itself, is
+    /// refused and left as it is. `keyring` seals and opens the secrets in it.
     pub async fn connect(url: &str, options: Options, keyring: Keyring) -> Result<Self, OpenError> {
         Self::connect_asking(url, options, |_| Ok::<_, OpenError>(keyring)).await
+    }
+
+    /// The same, for whoever must be the only one: while a node is connected it is refused, and until
+    /// it is closed no node is let in. When the connection that sees to that is lost, nothing is
+    /// written any more.
+    pub async fn connect_alone(
+        url: &str,
+        options: Options,
+        keyring: Keyring,
+    ) -> Result<Self, OpenError> {
+        Self::open(url, options, Claim::Alone, |_| Ok::<_, OpenError>(keyring)).await
     }
 
     /// The same, for a caller that makes a key where none is needed yet: `keyring` is told whether
     /// the database holds anything that only its own keys can open.
     pub async fn connect_asking<E: From<OpenError>>(
         url: &str,
+        options: Options,
+        keyring: impl FnOnce(Sealed) -> Result<Keyring, E>,
+    ) -> Result<Self, E> {
+        Self::open(url, options, Claim::Shared, keyring).await
+    }
+
+    async fn open<E: From<OpenError>>(
+        url: &str,
         mut options: Options,
+        claim: Claim,
         keyring: impl FnOnce(Sealed) -> Result<Keyring, E>,
     ) -> Result<Self, E> {
         for count in
@@ -178,47 +218,57 @@ impl Postgres {
             *count = (*count).clamp(1, MAX_CONNECTIONS);
         }
         let address = Address::parse(url, options.connect_timeout)?;
-        let complaints = Arc::new(Complaints::default());
-        let owner = Owner::take(&address, &options, &complaints).await?;
-        let sealed = match prepare(&address, &options).await {
-            Ok(sealed) => sealed,
-            Err(error) => {
-                owner.release().await;
-                return Err(error.into());
-            }
+        let base = Base { address, options, complaints: Arc::new(Complaints::default()) };
+        let session = migrated(&base).await?;
+        let wire = Arc::new(Wire::new());
+        let presence = Presence::take(&base, claim, &wire).await?;
+        let ready = match prepare(&session).await {
+            Ok(sealed) => keyring(sealed),
+            Err(error) => Err(error.into()),
         };
-        let keyring = match keyring(sealed) {
-            Ok(keyring) => keyring,
-            Err(error) => {
-                owner.release().await;
-                return Err(error);
-            }
+        let ready = match ready {
+            Ok(keyring) => match sources::prove_key(&session, &keyring).await {
+                Ok(()) => Ok(keyring),
+                Err(error) => Err(OpenError::from(error).into()),
+            },
+            Err(error) => Err(error),
         };
-        let base = Arc::new(Base { address, options, complaints });
-        Ok(Self::start(&base, Arc::new(owner), keyring))
+        session.close().await;
+        match ready {
+            Ok(keyring) => Ok(Self::start(&Arc::new(base), Arc::new(presence), wire, keyring)),
+            Err(error) => {
+                presence.release().await;
+                Err(error)
+            }
+        }
     }
 
-    fn start(base: &Arc<Base>, owner: Arc<Owner>, keyring: Keyring) -> Self {
+    fn start(base: &Arc<Base>, presence: Arc<Presence>, wire: Arc<Wire>, keyring: Keyring) -> Self {
         let queue = Arc::new(Queue::new());
         let leftovers = Arc::new(Leftovers::new());
+        let slots = Arc::new(Slots::default());
         let mut tasks = JoinSet::new();
         tasks.spawn(janitor::serve(Arc::clone(base), Arc::clone(&leftovers)));
-        for slot in (SLOT + 1..).take(base.options.writers) {
+        for index in (0..).take(base.options.writers) {
             let writer = Writer {
                 base: Arc::clone(base),
-                owner: Arc::clone(&owner),
+                presence: Arc::clone(&presence),
                 queue: Arc::clone(&queue),
                 leftovers: Arc::clone(&leftovers),
-                slot,
+                slots: Arc::clone(&slots),
+                index,
             };
             tasks.spawn(writer.serve());
         }
         Self {
             queue,
-            changes: Arc::new(Changes::new(Arc::clone(base), Arc::clone(&owner))),
+            changes: Arc::new(Changes::new(Arc::clone(base), Arc::clone(&presence))),
             journal: Readers::new(Arc::clone(base), base.options.journal_readers),
             ledger: Readers::new(Arc::clone(base), base.options.ledger_readers),
-            owner,
+            members: Readers::new(Arc::new(base.brisk()), 1),
+            presence,
+            wire,
+            slots,
             keyring: Arc::new(keyring),
             drop_from_bytes: base.options.drop_from_bytes,
             leftovers,
@@ -233,6 +283,7 @@ impl Postgres {
         self.leftovers.close();
         self.journal.close();
         self.ledger.close();
+        self.members.close();
     }
 
     fn take_tasks(&self) -> Option<JoinSet<()>> {
@@ -276,14 +327,21 @@ impl Postgres {
 
 type Changing<'s, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 's>>;
 
-/// Looks at the server, brings the schema up to date, and tells whether it holds secrets.
-async fn prepare(address: &Address, options: &Options) -> Result<Sealed, OpenError> {
-    let session = Session::open(address, options, Pace::Patient).await?;
+/// Looks at the server, and brings the schema up to date.
+async fn migrated(base: &Base) -> Result<Session, OpenError> {
+    let session = Session::open(&base.address, &base.options, Pace::Patient).await?;
     schema::check_server(&session).await?;
-    schema::migrate(&session).await?;
-    partitions::make_days(&session).await?;
-    let sealed = sources::has_sealed(&session).await?;
-    session.close().await;
+    schema::migrate(&session, base.options.lock_patience).await?;
+    Ok(session)
+}
+
+/// Makes the database ready, and tells whether it holds secrets.
+async fn prepare(session: &Session) -> Result<Sealed, OpenError> {
+    // Before others knew of this process they may have changed what it cannot do without.
+    schema::check_usable(session).await?;
+    copy::check_whole(session).await?;
+    partitions::make_days(session).await?;
+    let sealed = sources::has_sealed(session).await?;
     Ok(if sealed { Sealed::Some } else { Sealed::None })
 }
 
@@ -321,10 +379,11 @@ impl Journal for Postgres {
         now: Timestamp,
         audit: Option<Audit>,
     ) -> Result<Vec<Waiting>, Error> {
+        let slot = self.slots.changes();
         self.change(move |session| {
             Box::pin(async move {
                 note(session, audit.as_ref()).await?;
-                append::append_deliveries(session, event, first, &deliveries, now, SLOT).await
+                append::append_deliveries(session, event, first, &deliveries, now, slot).await
             })
         })
         .await
@@ -337,9 +396,10 @@ impl Journal for Postgres {
 
     async fn settle_by(&self, settles: Vec<Settle>, audit: Audit) -> Result<Vec<Settled>, Error> {
         settling_cost(&settles);
+        let slot = self.slots.changes();
         self.change(move |session| {
             Box::pin(async move {
-                let answers = writer::settle_within(session, &settles, SLOT).await?;
+                let answers = writer::settle_within(session, &settles, slot).await?;
                 let applied = |(_, answer): &(&Settle, &Settled)| match answer {
                     Settled::Applied { .. } => true,
                     Settled::Stale => false,
@@ -436,7 +496,7 @@ impl Journal for Postgres {
             }
         }
         self.changes.close().await;
-        self.owner.release().await;
+        self.presence.release().await;
         self.closed.send_replace(true);
     }
 }
@@ -449,7 +509,8 @@ fn settling_cost(settles: &[Settle]) -> Cost {
     for settle in settles.iter().filter(|settle| settle.next.state == State::InFlight) {
         let ends = settle.next.due.is_some();
         assert!(ends, "{} cannot be leased for ever", settle.id);
-        let tried = settle.attempt.is_some() || settle.result.is_some();
+        let holds = settle.next.hold_endpoint_until.is_some();
+        let tried = settle.attempt.is_some() || settle.result.is_some() || holds;
         assert!(!tried, "{} cannot have come to anything while it is leased", settle.id);
     }
     Cost { rows: settles.len(), bytes: settles.iter().map(answer_bytes).sum() }
@@ -742,13 +803,40 @@ impl Registry for Postgres {
         configuration::open_jobs(reader.session()?).await
     }
 
-    async fn put_job(&self, job: JobRecord, audit: Option<Audit>) -> Result<(), Error> {
+    async fn put_job(
+        &self,
+        job: JobRecord,
+        audit: Option<Audit>,
+        tenure: Option<Tenure>,
+    ) -> Result<bool, Error> {
         self.change(move |session| {
             Box::pin(async move {
-                note(session, audit.as_ref()).await?;
-                configuration::put_job(session, &job).await
+                let put = configuration::put_job(session, &job, tenure).await?;
+                note(session, audit.as_ref().filter(|_| put)).await?;
+                Ok(put)
             })
         })
         .await
+    }
+
+    async fn standings(&self) -> Result<Vec<Standing>, Error> {
+        let reader = self.ledger.session().await?;
+        standing::standings(reader.session()?).await
+    }
+
+    async fn note_breakers(
+        &self,
+        breakers: Vec<(EndpointId, Option<String>)>,
+    ) -> Result<(), Error> {
+        self.change(move |session| {
+            Box::pin(async move { standing::note_breakers(session, &breakers).await })
+        })
+        .await
+    }
+}
+
+impl Store for Postgres {
+    fn fleet(&self) -> Option<&dyn Fleet> {
+        Some(self)
     }
 }

@@ -8,6 +8,8 @@ use postrider_core::delivery::{Next, Reason, State};
 use postrider_core::outcome::Class;
 use postrider_core::{Delivery, DeliveryId, EndpointId, EventId, SourceId, TenantId, Timestamp};
 
+use crate::fleet::Tenure;
+
 /// One immutable message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
@@ -94,7 +96,8 @@ pub struct Waiting {
     pub in_line: bool,
 }
 
-/// A change decided by `step`, to be made if nobody changed the delivery meanwhile.
+/// A change decided by `step`, to be made if nobody changed the delivery meanwhile. With it goes
+/// `next.hold_endpoint_until`, which is kept with the endpoint unless it is held for longer already.
 #[derive(Debug, Clone)]
 pub struct Settle {
     pub id: DeliveryId,
@@ -114,6 +117,9 @@ pub struct Settle {
     pub lease: Option<LeaseIs>,
     /// What the worker called its result; none leaves what is there.
     pub result: Option<String>,
+    /// By what right its endpoint is carried. If somebody else carries it by now, the change is
+    /// [`Settled::Stale`]. None is a change that anybody may make: an operator's, a worker's.
+    pub tenure: Option<Tenure>,
 }
 
 /// How a lease stands.
@@ -140,7 +146,7 @@ pub enum Settled {
         /// The next delivery of the same line, now ready.
         promoted: Option<Waiting>,
     },
-    /// The fence had moved, or the delivery is gone: nothing was changed.
+    /// The fence or the tenure had moved, or the delivery is gone: nothing was changed.
     Stale,
 }
 

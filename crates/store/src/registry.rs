@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::audit::{Audit, AuditQuery, AuditRecord};
 use crate::error::Error;
+use crate::fleet::Tenure;
 use crate::ledger::{DeliveryFilter, Position};
 
 /// A change that names its `audit` is stored with that row, in one commit or not at all.
@@ -29,6 +30,13 @@ pub trait Registry: Send + Sync + 'static {
     /// Notes since when endpoints fail; none for one that does not. Those that are gone are passed
     /// over.
     async fn note_failing(&self, since: Vec<(EndpointId, Option<Timestamp>)>) -> Result<(), Error>;
+
+    /// What is known of endpoints that are held or whose breaker is not closed.
+    async fn standings(&self) -> Result<Vec<Standing>, Error>;
+
+    /// Notes how breakers stand; none for one that is closed. Those that are gone are passed over.
+    async fn note_breakers(&self, breakers: Vec<(EndpointId, Option<String>)>)
+    -> Result<(), Error>;
 
     /// All sources of all tenants.
     async fn sources(&self) -> Result<Vec<Source>, Error>;
@@ -54,7 +62,8 @@ pub trait Registry: Send + Sync + 'static {
     /// Keys that were revoked are among them.
     async fn keys(&self) -> Result<Vec<KeyRecord>, Error>;
 
-    /// Inserts or replaces. Another key with the same hash makes it [`Error::Exists`].
+    /// Inserts or replaces; one that was revoked stays so. Another key with the same hash makes it
+    /// [`Error::Exists`].
     async fn put_key(&self, key: KeyRecord, audit: Option<Audit>) -> Result<(), Error>;
 
     /// Notes when keys were last used, where that is later than what is known.
@@ -81,7 +90,23 @@ pub trait Registry: Send + Sync + 'static {
     /// Jobs of all tenants that have not ended.
     async fn open_jobs(&self) -> Result<Vec<JobRecord>, Error>;
 
-    async fn put_job(&self, job: JobRecord, audit: Option<Audit>) -> Result<(), Error>;
+    /// Inserts or replaces; false, and nothing is changed, if `tenure` has passed to another node.
+    async fn put_job(
+        &self,
+        job: JobRecord,
+        audit: Option<Audit>,
+        tenure: Option<Tenure>,
+    ) -> Result<bool, Error>;
+}
+
+/// What holds an endpoint up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    pub endpoint: EndpointId,
+    /// It asked not to be sent to before then. It may have passed.
+    pub hold_until: Option<Timestamp>,
+    /// As the engine wrote it.
+    pub breaker: Option<String>,
 }
 
 /// A hub, and the hash of its token.

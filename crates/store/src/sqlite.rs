@@ -4,7 +4,7 @@
 //! Reading order: what the file looks like (`schema`, `code`, `rows`), how it is opened
 //! (`file`, `config`), who works on it (`writer`, `readers`, `checkpoint`), and what they
 //! do (`append`, `settle`, `leases`, `pages`, `typed`, `retention`, `lists`,
-//! `history`, `configuration`, `sources`, `hubs`, `audit`).
+//! `history`, `configuration`, `sources`, `hubs`, `audit`, `fleet`).
 
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -21,8 +21,10 @@ use postrider_core::{
 use rusqlite::Connection;
 use tokio::sync::watch;
 
+use crate::Store;
 use crate::audit::{Audit, AuditQuery, AuditRecord};
 use crate::error::Error;
+use crate::fleet::{Fleet, Tenure};
 use crate::journal::{
     Appending, Cutoffs, Journal, Lapsed, Page, Paged, RetentionStep, Unfinished, Urgency,
 };
@@ -30,7 +32,7 @@ use crate::ledger::{Count, DeliveryFilter, DeliveryQuery, EventQuery, Ledger, Li
 use crate::record::{
     Attempt, DeliveryRecord, Event, Leased, NewDelivery, NewEvent, Settle, Settled, Waiting,
 };
-use crate::registry::{HubRecord, JobRecord, KeyRecord, Registry, TenantRecord};
+use crate::registry::{HubRecord, JobRecord, KeyRecord, Registry, Standing, TenantRecord};
 use crate::sealing::Keyring;
 
 mod code;
@@ -51,6 +53,8 @@ mod writer;
 mod append;
 mod audit;
 mod configuration;
+mod copy;
+mod fleet;
 mod history;
 mod hubs;
 mod leases;
@@ -59,16 +63,19 @@ mod pages;
 mod retention;
 mod settle;
 mod sources;
+mod standing;
 mod typed;
 
 #[cfg(test)]
 mod plans;
 
 pub use config::{Options, PAGE_BYTES};
+pub use copy::Origin;
 
 use batch::Batch;
 use checkpoint::Checkpointer;
 use config::{JOURNAL_READERS, LEDGER_READERS};
+use fleet::Company;
 use readers::Readers;
 use typed::Walk;
 use writer::{Belongings, Cost, Writer};
@@ -86,6 +93,7 @@ pub struct Sqlite {
     journal: Readers,
     ledger: Readers,
     keyring: Arc<Keyring>,
+    company: Company,
     finished: watch::Receiver<bool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -122,6 +130,7 @@ impl Sqlite {
         options: &Options,
         keyring: Keyring,
     ) -> Result<Self, Error> {
+        let company = Company::of(&conn, options)?;
         let (checkpointer, copying) = Checkpointer::start(path, options)?;
         let mut others = vec![copying];
         let (journal, threads) = Readers::start("store-journal", JOURNAL_READERS, path, options)?;
@@ -132,7 +141,7 @@ impl Sqlite {
         let belongings = Belongings { conn, checkpointer, others, lock, finished: done };
         let (writer, thread) = Writer::start(belongings)?;
         let (keyring, thread) = (Arc::new(keyring), Mutex::new(Some(thread)));
-        Ok(Self { writer, journal, ledger, keyring, finished, thread })
+        Ok(Self { writer, journal, ledger, keyring, company, finished, thread })
     }
 
     /// Takes nothing on any more. What was taken on is still done.
@@ -140,6 +149,7 @@ impl Sqlite {
         self.writer.close();
         self.journal.close();
         self.ledger.close();
+        self.company.close();
     }
 }
 
@@ -271,7 +281,8 @@ fn settling_cost(settles: &[Settle]) -> Cost {
     for settle in settles.iter().filter(|settle| settle.next.state == State::InFlight) {
         let ends = settle.next.due.is_some();
         assert!(ends, "{} cannot be leased for ever", settle.id);
-        let tried = settle.attempt.is_some() || settle.result.is_some();
+        let holds = settle.next.hold_endpoint_until.is_some();
+        let tried = settle.attempt.is_some() || settle.result.is_some() || holds;
         assert!(!tried, "{} cannot have come to anything while it is leased", settle.id);
     }
     Cost { rows: settles.len(), bytes: settles.iter().map(answer_bytes).sum() }
@@ -530,12 +541,38 @@ impl Registry for Sqlite {
         self.ledger.ask(configuration::open_jobs).await
     }
 
-    async fn put_job(&self, job: JobRecord, audit: Option<Audit>) -> Result<(), Error> {
+    async fn put_job(
+        &self,
+        job: JobRecord,
+        audit: Option<Audit>,
+        tenure: Option<Tenure>,
+    ) -> Result<bool, Error> {
         self.configure(move |batch| {
-            note(batch, audit.as_ref())?;
-            configuration::put_job(batch, &job)
+            let put = configuration::put_job(batch, &job, tenure)?;
+            note(batch, audit.as_ref().filter(|_| put))?;
+            Ok(put)
         })
         .await
+    }
+
+    async fn standings(&self) -> Result<Vec<Standing>, Error> {
+        self.ledger.ask(standing::standings).await
+    }
+
+    async fn note_breakers(
+        &self,
+        breakers: Vec<(EndpointId, Option<String>)>,
+    ) -> Result<(), Error> {
+        let cost = Cost { rows: breakers.len(), bytes: 0 };
+        self.writer
+            .submit(cost, Urgency::Lazy, move |batch| standing::note_breakers(batch, &breakers))
+            .await
+    }
+}
+
+impl Store for Sqlite {
+    fn fleet(&self) -> Option<&dyn Fleet> {
+        self.company.is_shared().then_some(self)
     }
 }
 

@@ -1,6 +1,7 @@
 //! How many events a second are acknowledged: the gateway, which commits them first, beside the
 //! same server on a store that keeps nothing.
 
+use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -42,7 +43,7 @@ pub(crate) async fn measure(setting: &Setting) -> Result<Vec<Row>> {
 async fn rate(target: &Target, setting: &Setting) -> Result<f64> {
     let numbers = AtomicU64::new(0);
     let next = move || Some(event::single("bench.accept", numbers.fetch_add(1, Ordering::Relaxed)));
-    let producers = Producers::start(target, CONNECTIONS, next).await?;
+    let producers = Producers::start(slice::from_ref(target), CONNECTIONS, next).await?;
     sleep(setting.warm_up).await;
     let (before, started) = (producers.accepted(), Instant::now());
     sleep(setting.brief).await;

@@ -116,7 +116,7 @@ async fn preload(
         let first = next.fetch_add(BATCH, Ordering::Relaxed);
         (first < end).then(|| event::batch("later.some", first..end.min(first + BATCH), deliver_at))
     };
-    let producers = Producers::start(&gateway.batches()?, PRELOADERS, body).await?;
+    let producers = Producers::start(&[gateway.batches()?], PRELOADERS, body).await?;
     let produced = producers.finish().await.with_context(|| gateway.last_words())?;
     ensure!(
         produced.accepted == batches && produced.refused == 0,
@@ -149,12 +149,12 @@ async fn search(data: &Path, endpoint: EndpointId, now: Timestamp) -> Result<Dur
     Ok(longest)
 }
 
-fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
-fn in_words(count: u64) -> String {
+pub(crate) fn in_words(count: u64) -> String {
     if count.is_multiple_of(1_000_000) {
         format!("{} M", count / 1_000_000)
     } else {

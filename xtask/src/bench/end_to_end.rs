@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -23,7 +24,8 @@ use super::sink::{Arrivals, Manner, Sink};
 pub(crate) const MAX_EVENTS: usize = 1 << 22;
 const ALL_ARRIVED_WITHIN: Duration = Duration::from_mins(3);
 /// The backlog grows if more than this part of what was accepted in the run was added to it.
-const MOST_ADDED_PERCENT: f64 = 2.0;
+pub(crate) const MOST_ADDED_PERCENT: f64 = 2.0;
+const KIND: &str = "bench.live";
 
 pub(crate) async fn measure(setting: &Setting) -> Result<Vec<Row>> {
     // The pass-through runs before and after, because a shared machine is not as fast in one minute
@@ -93,9 +95,9 @@ pub(crate) struct Carried {
     /// The part of what was accepted meanwhile that had not arrived when the time was up and had
     /// not been waiting at its start.
     pub(crate) added_percent: f64,
-    /// The carrier's processor time for each event that arrived.
+    /// The carriers' processor time for each event that arrived.
     pub(crate) processor: Option<Duration>,
-    /// Of the carrier, when the time was up.
+    /// Of the carriers, when the time was up.
     pub(crate) usage: Option<Usage>,
 }
 
@@ -119,16 +121,56 @@ pub(crate) async fn carry(
     time: Duration,
     setting: &Setting,
 ) -> Result<Carried> {
+    let route = Route {
+        targets: std::slice::from_ref(target),
+        carriers: &[carrier],
+        kinds: [KIND.to_owned()].into(),
+    };
+    carry_along(&route, arrivals, time, setting).await
+}
+
+/// Where producers post what, and who carries it.
+#[derive(Debug)]
+pub(crate) struct Route<'a> {
+    pub(crate) targets: &'a [Target],
+    pub(crate) carriers: &'a [&'a Process],
+    /// The types of the events, in turns.
+    pub(crate) kinds: Arc<[String]>,
+}
+
+impl Route<'_> {
+    fn next(&self, arrivals: &Arc<Arrivals>) -> impl Fn() -> Option<Bytes> + Send + Sync + 'static {
+        let (kinds, numbers) = (Arc::clone(&self.kinds), Arc::clone(arrivals));
+        let count = kinds.len() as u64;
+        move || {
+            let number = numbers.take_number()?;
+            let kind = kinds.get(usize::try_from(number.checked_rem(count)?).ok()?)?;
+            Some(event::single(kind, number))
+        }
+    }
+
+    /// Of all carriers together.
+    fn usage(&self) -> Option<Usage> {
+        let usages = self.carriers.iter().map(|carrier| carrier.usage());
+        usages.reduce(|sum, usage| Some(sum?.plus(usage?))).flatten()
+    }
+}
+
+/// The same with several targets, carriers and types of events.
+pub(crate) async fn carry_along(
+    route: &Route<'_>,
+    arrivals: &Arc<Arrivals>,
+    time: Duration,
+    setting: &Setting,
+) -> Result<Carried> {
     let earlier = arrivals.unique();
-    let numbers = Arc::clone(arrivals);
-    let next = move || numbers.take_number().map(|number| event::single("bench.live", number));
-    let producers = Producers::start(target, CONNECTIONS, next).await?;
+    let producers = Producers::start(route.targets, CONNECTIONS, route.next(arrivals)).await?;
     sleep(setting.warm_up).await;
     let (before, accepted_before) = (arrivals.unique(), producers.accepted());
-    let (usage_before, started) = (carrier.usage(), Instant::now());
+    let (usage_before, started) = (route.usage(), Instant::now());
     sleep(time).await;
     let (after, accepted_after) = (arrivals.unique(), producers.accepted());
-    let (usage, elapsed) = (carrier.usage(), started.elapsed());
+    let (usage, elapsed) = (route.usage(), started.elapsed());
     let produced = producers.stop().await?;
     arrivals.reach(earlier + produced.accepted, ALL_ARRIVED_WITHIN).await?;
 

@@ -9,6 +9,7 @@ use postrider_core::{
     Timestamp,
 };
 use postrider_store::audit::{Audit, AuditQuery, AuditRecord};
+use postrider_store::fleet::Tenure;
 use postrider_store::journal::{
     Appended, Appending, Cutoffs, Lapsed, Page, Paged, RetentionStep, Unfinished, Urgency,
 };
@@ -16,9 +17,9 @@ use postrider_store::ledger::{Count, DeliveryFilter, DeliveryQuery, EventQuery, 
 use postrider_store::record::{
     Attempt, DeliveryRecord, Event, Leased, NewDelivery, NewEvent, Settle, Settled, Waiting,
 };
-use postrider_store::registry::{HubRecord, JobRecord, KeyRecord, TenantRecord};
+use postrider_store::registry::{HubRecord, JobRecord, KeyRecord, Standing, TenantRecord};
 use postrider_store::sqlite::Sqlite;
-use postrider_store::{Error, Journal, Ledger, Registry};
+use postrider_store::{Error, Journal, Ledger, Registry, Store};
 
 pub(crate) struct Forgetful {
     pub(crate) kept: Sqlite,
@@ -142,5 +143,14 @@ pass_on! {
     fn instance(&self, candidate: [u8; 16]) -> Result<[u8; 16], Error>;
     fn job(&self, tenant: TenantId, id: JobId) -> Result<Option<JobRecord>, Error>;
     fn open_jobs(&self) -> Result<Vec<JobRecord>, Error>;
-    fn put_job(&self, job: JobRecord, audit: Option<Audit>) -> Result<(), Error>;
+    fn put_job(
+        &self,
+        job: JobRecord,
+        audit: Option<Audit>,
+        tenure: Option<Tenure>
+    ) -> Result<bool, Error>;
+    fn standings(&self) -> Result<Vec<Standing>, Error>;
+    fn note_breakers(&self, breakers: Vec<(EndpointId, Option<String>)>) -> Result<(), Error>;
 }
+
+impl Store for Forgetful {}

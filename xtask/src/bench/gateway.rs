@@ -15,6 +15,7 @@ use tokio::time::interval;
 use super::connection::{Answer, Connection, Target};
 use super::peer::KEY;
 use super::process::Process;
+use super::store_cycle::sealing_key;
 
 const READY_WITHIN: Duration = Duration::from_mins(1);
 const STOPPED_WITHIN: Duration = Duration::from_mins(1);
@@ -50,6 +51,16 @@ pub(crate) struct HubAccount {
 impl Gateway {
     /// Starts it on the store in `data` (made if it is not there) and waits until it is ready.
     pub(crate) async fn start(binary: &Path, data: &Path) -> Result<Self> {
+        Self::launch(binary, data, None).await
+    }
+
+    /// Starts it on the store at `url`, with the bench's own key for the secrets there, which is that
+    /// of every node. What else it keeps is in `data`.
+    pub(crate) async fn start_node(binary: &Path, data: &Path, url: &str) -> Result<Self> {
+        Self::launch(binary, data, Some(url)).await
+    }
+
+    async fn launch(binary: &Path, data: &Path, store: Option<&str>) -> Result<Self> {
         fs::create_dir_all(data)?;
         let address = free_address()?;
         let log = data.with_extension("log");
@@ -62,6 +73,9 @@ impl Gateway {
             .env("POSTRIDER_ADMIN_KEY", KEY)
             .stdout(output.try_clone()?)
             .stderr(output);
+        if let Some(store) = store {
+            command.args(["--store", store]).env("POSTRIDER_SECRET_KEY", &*sealing_key().text());
+        }
         let started = Instant::now();
         let process = Process::spawn(command)?;
         let target = Target::new(address, Some(KEY))?;

@@ -41,21 +41,22 @@ pub(crate) struct Produced {
 }
 
 impl Producers {
-    /// Starts once every connection is open. `next` gives the bodies; a producer ends when there
-    /// is none.
-    pub(crate) async fn start<F>(target: &Target, connections: usize, next: F) -> Result<Self>
+    /// Starts once every connection is open; they are spread over the targets evenly. `next` gives
+    /// the bodies; a producer ends when there is none.
+    pub(crate) async fn start<F>(targets: &[Target], connections: usize, next: F) -> Result<Self>
     where
         F: Fn() -> Option<Bytes> + Send + Sync + 'static,
     {
         let next = Arc::new(next);
         let tally = Arc::new(Tally::default());
         let mut opened = Vec::with_capacity(connections);
-        for _ in 0..connections {
-            opened.push(Connection::open(target.address).await.context("a producer's connection")?);
+        for target in targets.iter().cycle().take(connections) {
+            let connection = Connection::open(target.address).await;
+            opened.push((connection.context("a producer's connection")?, target.clone()));
         }
         let mut tasks = JoinSet::new();
-        for connection in opened {
-            let (target, tally, next) = (target.clone(), Arc::clone(&tally), Arc::clone(&next));
+        for (connection, target) in opened {
+            let (tally, next) = (Arc::clone(&tally), Arc::clone(&next));
             tasks.spawn(async move { produce(connection, &target, &tally, next.as_ref()).await });
         }
         Ok(Self { tally, tasks })
@@ -194,7 +195,7 @@ mod tests {
         let sink = Sink::start(Manner::Answer, 1).await.expect("a sink");
         let target = Target::new(sink.address, None).expect("a target");
         let producers =
-            Producers::start(&target, 1, || Some(Bytes::new())).await.expect("a connection");
+            Producers::start(&[target], 1, || Some(Bytes::new())).await.expect("a connection");
         let error = producers.finish().await.expect_err("200 is not 202").to_string();
         assert!(error.contains("200"), "{error}");
     }

@@ -283,7 +283,7 @@ mod tests {
             (number < EVENTS).then(|| event::single("bench.tick", number))
         };
         let target = target(address, Some(KEY));
-        let producers = Producers::start(&target, 8, next).await.expect("connections");
+        let producers = Producers::start(&[target], 8, next).await.expect("connections");
         producers.finish().await.expect("all acknowledged")
     }
 

@@ -25,6 +25,17 @@ pub(crate) struct Usage {
     pub(crate) peak_mebibytes: f64,
 }
 
+impl Usage {
+    /// Of two processes together.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            processor: self.processor + other.processor,
+            resident_mebibytes: self.resident_mebibytes + other.resident_mebibytes,
+            peak_mebibytes: self.peak_mebibytes + other.peak_mebibytes,
+        }
+    }
+}
+
 impl Process {
     pub(crate) fn spawn(mut command: Command) -> Result<Self> {
         let program = command.get_program().to_string_lossy().into_owned();
@@ -80,14 +91,42 @@ impl Drop for Process {
     }
 }
 
-/// User and system time. The name of the program comes before them and may hold anything but its
-/// last `)`.
+/// The processor time of a process, of the children it has, and of those that it has waited for.
+/// None where there is no `/proc`.
+pub(crate) fn family_processor(parent: u32) -> Option<Duration> {
+    let of_parent = fs::read_to_string(format!("/proc/{parent}/stat")).ok()?;
+    let children = fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| {
+        entry.file_name().to_str()?.parse::<u32>().ok()?;
+        // One that has ended since counts for its parent.
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        (field(&stat, PARENT)? == u64::from(parent)).then(|| processor(&stat)).flatten()
+    });
+    Some(processor(&of_parent)? + ended_children(&of_parent)? + children.sum::<Duration>())
+}
+
+/// Where these are among the fields of `/proc/PID/stat` that follow the name of the program: the id
+/// of the parent, and the user times, each with the system time behind it.
+const PARENT: usize = 1;
+const OWN_TIME: usize = 11;
+const TIME_OF_ENDED_CHILDREN: usize = 13;
+
 fn processor(stat: &str) -> Option<Duration> {
+    time(stat, OWN_TIME)
+}
+
+fn ended_children(stat: &str) -> Option<Duration> {
+    time(stat, TIME_OF_ENDED_CHILDREN)
+}
+
+fn time(stat: &str, user: usize) -> Option<Duration> {
+    let ticks = field(stat, user)? + field(stat, user + 1)?;
+    Some(Duration::from_millis(ticks * 1_000 / TICKS_PER_SECOND))
+}
+
+/// The name of the program may hold anything but its last `)`.
+fn field(stat: &str, index: usize) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
-    let mut fields = fields.split_whitespace().skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    Some(Duration::from_millis((user + system) * 1_000 / TICKS_PER_SECOND))
+    fields.split_whitespace().nth(index)?.parse().ok()
 }
 
 fn mebibytes(status: &str, name: &str) -> Option<f64> {
@@ -102,8 +141,10 @@ mod tests {
 
     #[test]
     fn usage_is_read_from_proc() {
-        let stat = "7 (a ) b) S 1 2 3 4 5 6 7 8 9 10 250 50 0 0 20 0 3 0 0 0 0";
+        let stat = "7 (a ) b) S 1 2 3 4 5 6 7 8 9 10 250 50 100 20 20 0 3 0 0 0 0";
         assert_eq!(processor(stat), Some(Duration::from_secs(3)));
+        assert_eq!(ended_children(stat), Some(Duration::from_millis(1_200)));
+        assert_eq!(field(stat, PARENT), Some(1));
         let status = "Name:\ta\nVmHWM:\t  204800 kB\nVmRSS:\t  102400 kB\n";
         assert_eq!(mebibytes(status, "VmRSS:"), Some(100.0));
         assert_eq!(mebibytes(status, "VmHWM:"), Some(200.0));
@@ -124,6 +165,17 @@ mod tests {
         assert!(process.usage().is_some());
         drop(process);
         assert!(fs::metadata(&folder).is_err());
+    }
+
+    #[test]
+    fn a_family_has_used_what_its_children_have() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "n=0; while [ $n -lt 100000 ]; do n=$((n + 1)); done"]);
+        let mut process = Process::spawn(command).expect("sh starts");
+        process.child().wait().expect("it ends");
+        let used = family_processor(std::process::id()).expect("there is a /proc");
+        assert!(used > Duration::ZERO);
+        assert_eq!(family_processor(u32::MAX), None);
     }
 
     #[tokio::test]

@@ -31,7 +31,10 @@ pub(crate) enum Unit {
     Milliseconds,
     Microseconds,
     Mebibytes,
+    Bytes,
     Percent,
+    /// How many of something.
+    Count,
 }
 
 /// What a figure, or its ratio to the limit, has to reach.
@@ -97,8 +100,16 @@ impl Figure {
         Self { value, unit: Unit::Mebibytes }
     }
 
+    pub(crate) fn bytes(value: f64) -> Self {
+        Self { value, unit: Unit::Bytes }
+    }
+
     pub(crate) fn percent(value: f64) -> Self {
         Self { value, unit: Unit::Percent }
+    }
+
+    pub(crate) fn count(value: f64) -> Self {
+        Self { value, unit: Unit::Count }
     }
 
     fn show(self) -> String {
@@ -109,7 +120,9 @@ impl Figure {
             Unit::Milliseconds => format!("{value:.2} ms"),
             Unit::Microseconds => format!("{value:.1} µs"),
             Unit::Mebibytes => format!("{value:.1} MiB"),
+            Unit::Bytes => format!("{} B", thousands(value)),
             Unit::Percent => format!("{value:.1} %"),
+            Unit::Count => format!("{value:.3}"),
         }
     }
 }
@@ -224,12 +237,21 @@ mod tests {
                 None,
                 Wanted::Nothing,
             ),
+            Row::new(
+                "log an event",
+                Figure::bytes(1_325.2),
+                Some(Figure::bytes(1_325.2)),
+                Wanted::Nothing,
+            ),
+            Row::new("statements an event", Figure::count(0.0625), None, Wanted::Nothing),
         ];
         let expected = "\
-measure               figure        limit  ratio       wanted
-accept              14,203/s  1,020,000/s   0.01       ≥ 0.50  short
-memory              70.0 MiB                      ≤ 100.0 MiB  ok
-processor an event   71.0 µs
+measure                figure        limit  ratio       wanted
+accept               14,203/s  1,020,000/s   0.01       ≥ 0.50  short
+memory               70.0 MiB                      ≤ 100.0 MiB  ok
+processor an event    71.0 µs
+log an event          1,325 B      1,325 B   1.00
+statements an event     0.062
 ";
         assert_eq!(table(&rows), expected);
     }

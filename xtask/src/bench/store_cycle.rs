@@ -2,35 +2,28 @@
 //! writes the same rows, in the same batches, to a database of the same make.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use postrider_core::delivery::Next;
 use postrider_core::id::Sequence;
-use postrider_core::{EndpointId, EventId, State, TenantId, Timestamp};
+use postrider_core::{State, TenantId, Timestamp};
 use postrider_store::journal::{Appended, Urgency};
-use postrider_store::record::{Attempt, Event, NewDelivery, NewEvent, Settle, Settled};
+use postrider_store::record::{NewEvent, Settle, Settled};
 use postrider_store::sealing::{Keyring, SealingKey};
 use postrider_store::sqlite::{Options, Sqlite};
 use postrider_store::{Journal as _, Ledger as _};
 use rusqlite::Connection as Database;
 
 use super::Setting;
-use super::event;
+use super::batch::{self, ENDPOINT};
 use super::report::{Figure, Row, Wanted};
 use super::sample::per_second;
 
 /// The name of the database in a gateway's data folder.
 const FILE: &str = "postrider.db";
-const BATCH: usize = 256;
 /// The two take turns, so that a slow moment of the disk meets both.
 const ROUNDS: u32 = 5;
-const ENDPOINT: EndpointId = EndpointId::from_i64(1);
 const ARRIVED: Timestamp = Timestamp::from_millis(1_767_225_600_000);
-const CONTENT_TYPE: &str = "application/json";
-const KIND: &str = "bench.cycle";
-const TOOK: Duration = Duration::from_millis(3);
 
 pub(crate) async fn measure(setting: &Setting) -> Result<Vec<Row>> {
     let turn = setting.brief / ROUNDS;
@@ -44,15 +37,15 @@ pub(crate) async fn measure(setting: &Setting) -> Result<Vec<Row>> {
     let mut ids = Sequence::after(0);
     for round in 1..=ROUNDS {
         while through_store.time < turn * round {
-            let (events, settles) = batch(&mut ids);
+            let (events, settles) = make_batch(&mut ids);
             through_store.time += cycle(&store, events, settles).await?;
-            through_store.cycles += BATCH as u64;
+            through_store.cycles += batch::SIZE as u64;
         }
         let turned = tokio::task::spawn_blocking(move || -> Result<_> {
             while through_sql.time < turn * round {
-                let (events, settles) = batch(&mut ids);
+                let (events, settles) = make_batch(&mut ids);
                 through_sql.time += cycle_by_hand(&mut by_hand, &events, &settles)?;
-                through_sql.cycles += BATCH as u64;
+                through_sql.cycles += batch::SIZE as u64;
             }
             Ok((through_sql, ids, by_hand))
         });
@@ -75,9 +68,13 @@ pub(crate) async fn measure(setting: &Setting) -> Result<Vec<Row>> {
     )])
 }
 
+pub(crate) fn keyring() -> Result<Keyring> {
+    Ok(Keyring::new(vec![sealing_key()])?)
+}
+
 /// A key for stores that hold no secret.
-fn keyring() -> Result<Keyring> {
-    Ok(Keyring::new(vec![SealingKey::from_bytes([0; 32])])?)
+pub(crate) fn sealing_key() -> SealingKey {
+    SealingKey::from_bytes([0; 32])
 }
 
 /// The store in a gateway's data folder.
@@ -99,66 +96,8 @@ impl Work {
     }
 }
 
-/// Events with one delivery each, and what settles those as delivered at the first try.
-fn batch(ids: &mut Sequence) -> (Vec<NewEvent>, Vec<Settle>) {
-    (0..BATCH).map(|_| one(ids)).unzip()
-}
-
-fn one(ids: &mut Sequence) -> (NewEvent, Settle) {
-    let id = EventId::from_i64(ids.take(ARRIVED, 2));
-    let mut body = String::with_capacity(event::PAYLOAD_BYTES);
-    event::write_payload(&mut body, id.as_i64().unsigned_abs() & 0xff_ffff);
-    let event = Event {
-        id,
-        tenant: TenantId::DEFAULT,
-        kind: KIND.to_owned(),
-        content_type: CONTENT_TYPE.to_owned(),
-        body: body.into(),
-        idempotency_key: None,
-        ordering_key: None,
-        metadata: None,
-        received_at: ARRIVED,
-        deliver_at: None,
-        source: None,
-        verified: None,
-        headers: Vec::new(),
-        filter_errors: None,
-    };
-    let deliveries = vec![NewDelivery { endpoint: ENDPOINT, line: None }];
-    let new = NewEvent { event: Arc::new(event), deliveries };
-    let settle = Settle {
-        id: new.delivery_id(0),
-        endpoint: ENDPOINT,
-        fence: 0,
-        in_line: false,
-        from: State::Pending,
-        next: Next {
-            state: State::Delivered,
-            attempts: 1,
-            deferrals: 0,
-            born: ARRIVED,
-            due: None,
-            reason: None,
-            class: None,
-            counted: true,
-            hold_endpoint_until: None,
-            disable_endpoint: false,
-        },
-        at: ARRIVED.plus(TOOK),
-        attempt: Some(Attempt {
-            number: 1,
-            counted: true,
-            started_at: ARRIVED,
-            duration: TOOK,
-            status: Some(200),
-            class: None,
-            error: None,
-            response: None,
-        }),
-        lease: None,
-        result: None,
-    };
-    (new, settle)
+fn make_batch(ids: &mut Sequence) -> (Vec<NewEvent>, Vec<Settle>) {
+    batch::make(ids, ARRIVED, batch::SIZE, None)
 }
 
 async fn cycle(store: &Sqlite, events: Vec<NewEvent>, settles: Vec<Settle>) -> Result<Duration> {
@@ -285,7 +224,7 @@ mod tests {
     async fn the_store_and_the_hand_written_sql_write_the_same_rows() {
         let folder = tempfile::tempdir().expect("a folder");
         let (ours, other) = (folder.path().join("ours"), folder.path().join("other"));
-        let (events, settles) = batch(&mut Sequence::after(0));
+        let (events, settles) = make_batch(&mut Sequence::after(0));
         open(&other).expect("a store").close().await;
         let mut database = open_by_hand(&other).expect("a database");
         cycle_by_hand(&mut database, &events, &settles).expect("a cycle");

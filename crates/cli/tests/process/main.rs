@@ -12,8 +12,12 @@ mod output;
 mod producers;
 mod sink;
 
+mod copy;
 mod crash;
+mod fleet;
 mod listen;
+mod migrate;
+mod nodes;
 mod outage;
 mod policy;
 mod rebinding;

@@ -77,7 +77,7 @@ async fn help_and_version_say_what_matters() {
     assert_eq!(version.stdout, concat!("postrider ", env!("CARGO_PKG_VERSION")));
 
     let help = Launch::with(["--help"]).run().await.expect_code(0);
-    for word in ["serve", "policy", "--version", "Exit codes"] {
+    for word in ["serve", "policy", "nodes", "migrate", "--version", "Exit codes"] {
         assert!(help.stdout.contains(word), "{word} is missing in\n{}", help.stdout);
     }
     let help = Launch::with(["serve", "--help"]).run().await.expect_code(0);
@@ -98,9 +98,31 @@ async fn help_and_version_say_what_matters() {
         "SIGTERM",
         "admin key",
         "/v1/events",
+        "PostgreSQL:",
+        "--node-name",
+        "--lease",
+        "--lanes",
+        "--writers",
+        "connections in all",
+        "postrider nodes",
     ];
     for word in words {
         assert!(help.stdout.contains(word), "{word} is missing in\n{}", help.stdout);
+    }
+}
+
+#[tokio::test]
+async fn the_help_of_a_command_says_what_its_exit_codes_mean() {
+    for (command, words) in [
+        ("nodes", ["--watch", "--json", "--gateway", "Exit codes", "carried by nobody"]),
+        ("migrate", ["--check", "--store", "while nodes run", "Exit codes", "3 with --check"]),
+    ] {
+        let help = Launch::with([command, "--help"]).run().await.expect_code(0).stdout;
+        // However it is broken into lines.
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        for word in words {
+            assert!(help.contains(word), "{word} is missing in\n{help}");
+        }
     }
 }
 

@@ -8,7 +8,7 @@ const USER_VERSION_AT: usize = 60;
 
 #[tokio::test]
 async fn a_bad_setting_is_named() {
-    let cases: [(&[&str], &str); 20] = [
+    let cases: [(&[&str], &str); 28] = [
         (&["--nonsense"], "--nonsense"),
         (&["--listen", "somewhere"], "--listen"),
         (&["--store", "mysql:x"], "--store"),
@@ -29,6 +29,15 @@ async fn a_bad_setting_is_named() {
         (&["--max-in-flight", "0"], "--max-in-flight"),
         (&["--max-event-bytes", "104857601"], "--max-event-bytes"),
         (&["--log-format", "xml"], "--log-format"),
+        (&["--node-name", ""], "--node-name"),
+        (&["--lease", "1s"], "--lease"),
+        (&["--lanes", "4097"], "--lanes"),
+        (&["--writers", "0"], "--writers"),
+        // A file has one node, and no connections.
+        (&["--lease", "10s"], "--lease"),
+        (&["--lanes", "64"], "--lanes"),
+        (&["--writers", "2"], "--writers"),
+        (&["--readers", "2"], "--readers"),
     ];
     for (arguments, flag) in cases {
         let directory = tempfile::tempdir().expect("a temporary directory");
@@ -47,6 +56,8 @@ async fn a_bad_variable_is_named() {
         ("POSTRIDER_LISTEN", "somewhere", "--listen"),
         ("POSTRIDER_ALLOW_DESTINATION", "127.0.0.0/8,no where", "--allow-destination"),
         ("POSTRIDER_TIMEOUT", "15", "--timeout"),
+        ("POSTRIDER_LEASE", "10", "--lease"),
+        ("POSTRIDER_READERS", "2", "--readers"),
         ("MAX_ATTEMPTS", "0", "MAX_ATTEMPTS"),
         ("RETRY_MAX_DELAY", "-5", "RETRY_MAX_DELAY"),
     ];

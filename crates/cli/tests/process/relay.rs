@@ -5,7 +5,7 @@
 
 mod chance;
 mod feed;
-mod proxy;
+pub(crate) mod proxy;
 mod service;
 
 mod away;
@@ -21,13 +21,13 @@ use crate::gateway::{Gateway, Launch, payload, text};
 
 /// A hub as its gateway knows it.
 #[derive(Debug)]
-struct Hub {
-    id: String,
+pub(crate) struct Hub {
+    pub(crate) id: String,
     token: String,
 }
 
 impl Hub {
-    async fn create(gateway: &Gateway, name: &str) -> Self {
+    pub(crate) async fn create(gateway: &Gateway, name: &str) -> Self {
         let body = json!({ "name": name }).to_string();
         let answer = gateway.call(Method::POST, "/v1/hubs", body).await;
         assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.body);
@@ -35,7 +35,7 @@ impl Hub {
     }
 
     /// `postrider hub`, which forwards to `to` what the gateway at `gateway` has for it.
-    fn launch(&self, gateway: &str, to: &str) -> Launch {
+    pub(crate) fn launch(&self, gateway: &str, to: &str) -> Launch {
         Launch::with(["hub", "--gateway", gateway, "--to", to])
             .variable("POSTRIDER_HUB_TOKEN", &self.token)
     }
@@ -45,12 +45,12 @@ impl Hub {
     }
 
     /// Waits until the gateway has seen it come.
-    async fn connected(&self, gateway: &Gateway) {
+    pub(crate) async fn connected(&self, gateway: &Gateway) {
         self.said(gateway, "hub connected").await;
     }
 
     /// Waits until the gateway has seen it go.
-    async fn disconnected(&self, gateway: &Gateway) {
+    pub(crate) async fn disconnected(&self, gateway: &Gateway) {
         self.said(gateway, "hub disconnected").await;
     }
 

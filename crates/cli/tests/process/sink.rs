@@ -3,8 +3,10 @@
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use http::header::RETRY_AFTER;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
@@ -28,12 +30,17 @@ pub(crate) struct Arrival {
     pub(crate) body: Bytes,
     /// The number in the payload.
     pub(crate) number: u64,
+    pub(crate) at: Instant,
 }
 
 /// What a sink does about an arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reply {
     Now(StatusCode),
+    /// 200, so much later.
+    After(Duration),
+    /// 429: it asks to be left alone for so many seconds.
+    Busy(u64),
     /// 200, once [`Sink::release`] has been called.
     WhenReleased,
     Never,
@@ -138,16 +145,29 @@ async fn answer(
             .and_then(|payload| payload["number"].as_u64())
             .unwrap_or(u64::MAX),
         body,
+        at: Instant::now(),
     };
     let reply = reply(&arrival);
+    let event = arrival.event.clone();
     shared.seen.send_modify(|seen| {
         if reply == Reply::Now(StatusCode::OK) {
-            seen.delivered.insert(arrival.event.clone());
+            seen.delivered.insert(event.clone());
         }
         seen.arrivals.push(arrival);
     });
-    let status = match reply {
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = match reply {
         Reply::Now(status) => status,
+        Reply::Busy(seconds) => {
+            response.headers_mut().insert(RETRY_AFTER, seconds.into());
+            StatusCode::TOO_MANY_REQUESTS
+        }
+        Reply::After(delay) => {
+            // Whoever asked may be gone by then: it has been told nothing.
+            tokio::time::sleep(delay).await;
+            shared.seen.send_modify(|seen| seen.delivered.extend([event]));
+            StatusCode::OK
+        }
         Reply::WhenReleased => {
             let mut released = shared.released.subscribe();
             drop(released.wait_for(|released| *released).await);
@@ -155,8 +175,6 @@ async fn answer(
         }
         Reply::Never => std::future::pending().await,
     };
-    let mut response = Response::new(Full::default());
-    *response.status_mut() = status;
     Ok(response)
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use postrider_core::{DeliveryId, Timestamp};
 use tokio::sync::{Mutex, Notify};
@@ -28,8 +29,26 @@ pub(crate) struct Desk {
 pub(crate) struct Queueing {
     /// Rung when there may be something.
     pub(crate) bell: Notify,
+    /// How many listen for it.
+    pub(crate) waiters: AtomicUsize,
     /// Held by the one that is being served: two would be shown the same deliveries.
     pub(crate) turn: Mutex<()>,
+}
+
+impl Queueing {
+    /// Somebody waits, until the answer is dropped.
+    pub(crate) fn enter(&self) -> Waiter<'_> {
+        self.waiters.fetch_add(1, Ordering::Relaxed);
+        Waiter(self)
+    }
+}
+
+pub(crate) struct Waiter<'a>(&'a Queueing);
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.0.waiters.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// What a worker may have.
@@ -55,6 +74,10 @@ impl Desk {
 
     pub(super) fn queueing(&self) -> Arc<Queueing> {
         Arc::clone(&self.waiting)
+    }
+
+    pub(super) fn has_waiters(&self) -> bool {
+        self.waiting.waiters.load(Ordering::Relaxed) > 0
     }
 
     pub(super) fn ring(&self) {

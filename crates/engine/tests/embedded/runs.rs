@@ -136,9 +136,10 @@ async fn retries_and_new_runs_compete_by_age() {
     runs.discover("long").await;
     let new = [runs.discover("new-1").await, runs.discover("new-2").await];
     runs.clock.advance(seconds(20));
-    let window = || runs.queue.engine().endpoint_health(runs.endpoint()).expect("known").window;
+    let engine = runs.queue.engine();
+    let window = async || engine.endpoint_health(runs.endpoint()).await.expect("known").window;
     let all_wait = async {
-        while window() < 3 {
+        while window().await < 3 {
             tokio::task::yield_now().await;
         }
     };

@@ -183,8 +183,9 @@ impl Gateway {
 
     /// Nothing is held that should have been given back, nothing panicked, memory is bounded.
     pub(crate) async fn assert_unharmed(self) {
-        for endpoint in self.endpoints.lock().iter() {
-            let health = self.engine.endpoint_health(*endpoint).expect("known");
+        let endpoints = self.endpoints.lock().clone();
+        for endpoint in endpoints {
+            let health = self.engine.endpoint_health(endpoint).await.expect("known");
             assert_eq!(health.in_flight, 0);
         }
         // Every slot there is, all at the same time: those that every endpoint has in reserve would

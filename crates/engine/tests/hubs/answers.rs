@@ -75,7 +75,7 @@ async fn an_answer_means_what_it_would_mean_of_a_url() {
     ];
     let gateway = Gateway::start().await;
     let hub = gateway.hub().await;
-    let mut agent = gateway.connect(hub, ROOMY);
+    let mut agent = gateway.connect(hub, ROOMY).await;
     for (number, case) in cases.into_iter().enumerate() {
         let mut notices = gateway.engine.notices().subscribe();
         let kind = format!("case.{number}");
@@ -100,7 +100,7 @@ async fn what_the_receiver_said_is_kept() {
     let mut gateway = Gateway::start().await;
     let hub = gateway.hub().await;
     gateway.endpoint(behind(hub)).await;
-    let mut agent = gateway.connect(hub, ROOMY);
+    let mut agent = gateway.connect(hub, ROOMY).await;
     for (code, kind) in [(200, NoticeKind::Delivered), (500, NoticeKind::RetryScheduled)] {
         gateway.send("n.1").await;
         let deliver = agent.next().await;
@@ -128,7 +128,7 @@ async fn a_receiver_that_asks_for_a_pause_gets_it_through_its_hub() {
     let mut gateway = Gateway::start().await;
     let hub = gateway.hub().await;
     gateway.endpoint(Spec { policy: policy(json!("standard")), ..behind(hub) }).await;
-    let mut agent = gateway.connect(hub, ROOMY);
+    let mut agent = gateway.connect(hub, ROOMY).await;
     gateway.send("n.1").await;
     let deliver = agent.next().await;
     agent.answer(deliver.seq, said(429, &[("retry-after", "60")], "")).expect("asked");
@@ -154,7 +154,7 @@ async fn a_receiver_that_is_gone_disables_its_endpoint_through_its_hub() {
     let hub = gateway.hub().await;
     let endpoint =
         gateway.endpoint(Spec { policy: policy(json!("standard")), ..behind(hub) }).await;
-    let mut agent = gateway.connect(hub, ROOMY);
+    let mut agent = gateway.connect(hub, ROOMY).await;
     gateway.send("n.1").await;
     let deliver = agent.next().await;
     agent.answer(deliver.seq, status(410)).expect("asked");
@@ -183,7 +183,7 @@ async fn a_hub_is_given_what_a_url_would_receive() {
             let made = gateway.engine.create_endpoint(ACTING, spec, private).await;
             endpoints.push(made.expect("an endpoint").id);
         }
-        let mut agent = gateway.connect(hub, ROOMY);
+        let mut agent = gateway.connect(hub, ROOMY).await;
         let submitted = Submission {
             content_type: "application/json; charset=utf-8".into(),
             body: Bytes::from_static(b"{\"text\": \"any bytes\", \"x\": \"\xff\"}"),
@@ -245,7 +245,7 @@ async fn every_try_of_a_delivery_has_the_same_id_and_body_and_a_number_of_its_ow
     let mut gateway = Gateway::start().await;
     let hub = gateway.hub().await;
     gateway.endpoint(behind(hub)).await;
-    let mut agent = gateway.connect(hub, ROOMY);
+    let mut agent = gateway.connect(hub, ROOMY).await;
     gateway.send("n.1").await;
     let first = agent.next().await;
     agent.answer(first.seq, status(500)).expect("asked");

@@ -29,7 +29,7 @@ async fn endpoints_of_one_hub_together_never_exceed_what_it_can_hold() {
         endpoint_of(&gateway, hub, kind).await;
     }
     gateway.endpoint(Spec { event_types: vec![Pattern::Exact("d".into())], ..fifo(hub) }).await;
-    let mut agent = gateway.connect(hub, CAPACITY);
+    let mut agent = gateway.connect(hub, CAPACITY).await;
     for kind in ["a", "b", "c", "d"] {
         gateway.send_all((0..EACH).map(|_| event(kind))).await;
     }
@@ -75,7 +75,7 @@ async fn the_backlog_of_one_endpoint_does_not_starve_another_of_the_same_hub() {
         endpoint_of(&gateway, hub, kind).await;
     }
     gateway.send_all((0..BACKLOG).map(|_| event("many"))).await;
-    let mut agent = gateway.connect(hub, 1);
+    let mut agent = gateway.connect(hub, 1).await;
     let mut held = agent.next().await;
     for round in 0..10 {
         gateway.send("few").await;
@@ -97,7 +97,7 @@ async fn a_full_hub_holds_up_nobody_else_and_says_so() {
     let (full, free) = (gateway.hub().await, gateway.hub().await);
     endpoint_of(&gateway, full, "full").await;
     endpoint_of(&gateway, free, "free").await;
-    let (mut stuck, mut quick) = (gateway.connect(full, 1), gateway.connect(free, 1));
+    let (mut stuck, mut quick) = (gateway.connect(full, 1).await, gateway.connect(free, 1).await);
     let sent = gateway.send_all(["full", "full"].map(event)).await;
     let held = stuck.next().await;
     assert_eq!(gateway.waits_on(delivery_of(sent[1])).await, Some(WaitReason::Capacity));
@@ -118,7 +118,7 @@ async fn a_new_connection_says_anew_how_much_it_can_hold() {
     gateway.endpoint(behind(hub)).await;
     gateway.send_all((0..10).map(|_| event("n.1"))).await;
     for capacity in [2, 5, 1] {
-        let mut agent = gateway.connect(hub, capacity);
+        let mut agent = gateway.connect(hub, capacity).await;
         for _ in 0..capacity {
             agent.next().await;
         }
@@ -135,7 +135,7 @@ async fn what_an_endpoint_leaves_behind_still_takes_its_hub_s_room() {
     let hub = gateway.hub().await;
     let leaving = endpoint_of(&gateway, hub, "leaving").await;
     endpoint_of(&gateway, hub, "staying").await;
-    let mut agent = gateway.connect(hub, 1);
+    let mut agent = gateway.connect(hub, 1).await;
     let left = delivery_of(gateway.send("leaving").await);
     let held = agent.next().await;
     let sink = Sink::start(|_| Reply::status(200)).await;
@@ -164,7 +164,7 @@ async fn what_is_on_its_way_to_a_url_takes_no_room_of_a_hub() {
     gateway.send("n.1").await;
     sink.nth(1).await;
     gateway.change(endpoint, |spec| spec.destination = Destination::Hub(hub)).await;
-    let mut agent = gateway.connect(hub, 1);
+    let mut agent = gateway.connect(hub, 1).await;
     assert_eq!(gateway.hub_in_flight(hub).await, 0);
     gateway.send("n.2").await;
     assert_eq!(agent.next().await.kind, "n.2");
@@ -176,7 +176,7 @@ async fn the_room_of_what_an_operator_cancels_is_free_once_it_is_answered() {
     let gateway = Gateway::start().await;
     let hub = gateway.hub().await;
     gateway.endpoint(behind(hub)).await;
-    let mut agent = gateway.connect(hub, 1);
+    let mut agent = gateway.connect(hub, 1).await;
     let sent = gateway.send_all(["n.1", "n.2"].map(event)).await;
     let held = agent.next().await;
     gateway.engine.cancel(ACTING, held.delivery).await.expect("cancelled");
@@ -193,7 +193,7 @@ async fn an_endpoint_that_is_deleted_gives_its_room_back() {
     let deleted = endpoint_of(&gateway, hub, "deleted").await;
     let paused = endpoint_of(&gateway, hub, "paused").await;
     endpoint_of(&gateway, hub, "other").await;
-    let mut agent = gateway.connect(hub, 2);
+    let mut agent = gateway.connect(hub, 2).await;
     gateway.send_all(["deleted", "paused"].map(event)).await;
     let held = [agent.next().await, agent.next().await];
     gateway.send_all(["other", "other", "other"].map(event)).await;

@@ -61,11 +61,11 @@ async fn a_hub_shows_how_it_stands() {
     let view = look(&gateway).await;
     assert_eq!((view.in_flight, view.waiting), (0, 6), "three to each of its endpoints");
     assert_eq!(view.oldest_waiting_at, Some(START.plus(seconds(5))));
-    let health = gateway.engine.endpoint_health(elsewhere).expect("known");
+    let health = gateway.engine.endpoint_health(elsewhere).await.expect("known");
     assert_eq!(health.in_flight, 0);
 
     gateway.clock.advance(seconds(5));
-    let mut agent = gateway.connect(hub, 3);
+    let mut agent = gateway.connect(hub, 3).await;
     let connected =
         HubConnection { since: gateway.clock.now(), agent: "test/1.0".into(), capacity: 3 };
     let held = [agent.next().await, agent.next().await, agent.next().await];
@@ -85,7 +85,7 @@ async fn a_hub_shows_how_it_stands() {
 async fn that_a_hub_comes_and_goes_is_told_once_each() {
     let mut gateway = Gateway::start().await;
     let hub = gateway.hub().await;
-    let agent = gateway.connect(hub, 1);
+    let agent = gateway.connect(hub, 1).await;
     let told = gateway.notice(NoticeKind::HubConnected).await;
     assert_eq!((told.hub, told.tenant, told.at), (Some(hub), TENANT, START));
     assert_eq!(told.detail.as_deref(), Some("the workshop"));
@@ -93,8 +93,8 @@ async fn that_a_hub_comes_and_goes_is_told_once_each() {
     drop(agent);
     let told = gateway.notice(NoticeKind::HubDisconnected).await;
     assert_eq!((told.hub, told.at), (Some(hub), START.plus(seconds(1))));
-    let old = gateway.connect(hub, 1);
-    let new = gateway.connect(hub, 1);
+    let old = gateway.connect(hub, 1).await;
+    let new = gateway.connect(hub, 1).await;
     drop(old);
     assert_eq!(gateway.notices(NoticeKind::HubDisconnected).len(), 0, "it is there all the time");
     drop(new);
@@ -151,14 +151,14 @@ async fn what_is_sent_to_a_hub_counts_as_waiting_until_it_is_answered() {
     let hub = gateway.hub().await;
     let endpoint = gateway.endpoint(behind(hub)).await;
     gateway.send("n.1").await;
-    let mut agent = gateway.connect(hub, 1);
+    let mut agent = gateway.connect(hub, 1).await;
     let deliver = agent.next().await;
-    assert!(gateway.engine.is_in_flight(endpoint, deliver.delivery));
-    assert_eq!(gateway.engine.endpoint_health(endpoint).expect("known").in_flight, 1);
+    assert!(gateway.engine.is_in_flight(endpoint, deliver.delivery).await);
+    assert_eq!(gateway.engine.endpoint_health(endpoint).await.expect("known").in_flight, 1);
     assert_eq!(gateway.state(deliver.delivery).await, State::Pending, "as for a URL");
     let reset = gateway.engine.retry(ACTING, deliver.delivery).await;
     assert!(matches!(reset, Err(Error::Conflict(_))), "{reset:?}");
     agent.done(&deliver);
     gateway.delivered(1).await;
-    assert!(!gateway.engine.is_in_flight(endpoint, deliver.delivery));
+    assert!(!gateway.engine.is_in_flight(endpoint, deliver.delivery).await);
 }

@@ -22,7 +22,7 @@ async fn a_hub_that_is_deleted_is_cut_off_at_once_and_its_endpoints_wait() {
     let hub = record.id;
     let endpoint = gateway.endpoint(behind(hub)).await;
     let delivery = delivery_of(gateway.send("n.1").await);
-    let mut agent = gateway.connect(hub, ROOMY);
+    let mut agent = gateway.connect(hub, ROOMY).await;
     let deliver = agent.next().await;
     gateway.engine.delete_hub(ACTING, hub).await.expect("deleted");
     assert_eq!(agent.ending().await, Ending::Revoked);
@@ -31,7 +31,7 @@ async fn a_hub_that_is_deleted_is_cut_off_at_once_and_its_endpoints_wait() {
     drop(agent);
     assert_eq!(gateway.notices(NoticeKind::HubDisconnected).len(), 0, "that was told");
     assert_eq!(gateway.engine.hub_of_token(&token), None);
-    let refused = gateway.engine.connect_hub(hub, &hello(1)).map(drop);
+    let refused = gateway.engine.connect_hub(hub, &hello(1)).await.map(drop);
     assert!(matches!(refused, Err(Error::NotFound)), "{refused:?}");
     assert!(matches!(gateway.engine.hub(TENANT, hub).await, Err(Error::NotFound)));
     assert!(matches!(gateway.engine.delete_hub(ACTING, hub).await, Err(Error::NotFound)));
@@ -43,7 +43,7 @@ async fn a_hub_that_is_deleted_is_cut_off_at_once_and_its_endpoints_wait() {
     }
     // Given another way, they go.
     let new = gateway.hub().await;
-    let mut agent = gateway.connect(new, ROOMY);
+    let mut agent = gateway.connect(new, ROOMY).await;
     gateway.change(endpoint, |spec| *spec = Spec { ..behind(new) }).await;
     let came = [agent.next().await.delivery, agent.next().await.delivery];
     assert_eq!(came, [delivery, other]);
@@ -60,7 +60,7 @@ async fn answers_to_what_was_not_asked_are_out_of_turn() {
     let hub = gateway.hub().await;
     gateway.endpoint(behind(hub)).await;
     gateway.send("n.1").await;
-    let mut agent = gateway.connect(hub, ROOMY);
+    let mut agent = gateway.connect(hub, ROOMY).await;
     let deliver = agent.next().await;
     for seq in [0, deliver.seq + 1, u64::MAX] {
         assert_eq!(agent.answer(seq, status(200)), Err(OutOfTurn), "{seq}");
@@ -79,7 +79,7 @@ async fn a_hub_that_does_not_answer_in_time_has_failed_and_has_to_begin_anew() {
     let timeout = Some(seconds(20));
     gateway.endpoint(Spec { timeout, max_in_flight: Some(2), ..behind(hub) }).await;
     let silent = delivery_of(gateway.send("n.1").await);
-    let mut agent = gateway.connect(hub, ROOMY);
+    let mut agent = gateway.connect(hub, ROOMY).await;
     let deliver = agent.next().await;
     assert_eq!(deliver.timeout, seconds(20));
     let late = START.plus(seconds(20) + GRACE);
@@ -105,7 +105,7 @@ async fn a_hub_that_does_not_answer_in_time_has_failed_and_has_to_begin_anew() {
     assert_eq!(agent.ending().await, Ending::Unanswered);
     drop(agent);
     assert_eq!(gateway.notices(NoticeKind::HubDisconnected).len(), 0, "once");
-    let mut agent = gateway.connect(hub, ROOMY);
+    let mut agent = gateway.connect(hub, ROOMY).await;
     let came = [agent.next().await, agent.next().await];
     assert_eq!(came.map(|one| (one.delivery, one.attempt)), [(beside, 1), (waiting, 1)]);
 }
@@ -116,7 +116,7 @@ async fn an_answer_within_the_grace_counts() {
     let hub = gateway.hub().await;
     gateway.endpoint(behind(hub)).await;
     gateway.send("n.1").await;
-    let mut agent = gateway.connect(hub, ROOMY);
+    let mut agent = gateway.connect(hub, ROOMY).await;
     let deliver = agent.next().await;
     let late = START.plus(seconds(15) + GRACE);
     gateway.clock.asleep(late, 0).await;
@@ -131,7 +131,7 @@ async fn a_drain_waits_for_answers_and_then_says_goodbye() {
     let hub = gateway.hub().await;
     gateway.endpoint(behind(hub)).await;
     let sent = gateway.send_all(["n.1", "n.2", "n.3"].map(event)).await;
-    let mut agent = gateway.connect(hub, 2);
+    let mut agent = gateway.connect(hub, 2).await;
     let held = [agent.next().await, agent.next().await];
     let draining = tokio::spawn({
         let engine = gateway.engine.clone();
@@ -148,7 +148,7 @@ async fn a_drain_waits_for_answers_and_then_says_goodbye() {
     assert_eq!(agent.ending().await, Ending::Stopping);
     drop(agent);
     let mut gateway = gateway.restart().await;
-    let mut agent = gateway.connect(hub, 2);
+    let mut agent = gateway.connect(hub, 2).await;
     let last = agent.next().await;
     assert_eq!((last.delivery, last.attempt), (delivery_of(sent[2]), 1));
     agent.done(&last);
@@ -161,7 +161,7 @@ async fn a_hub_that_leaves_during_a_drain_does_not_hold_it_up() {
     let hub = gateway.hub().await;
     gateway.endpoint(behind(hub)).await;
     gateway.send("n.1").await;
-    let mut agent = gateway.connect(hub, 2);
+    let mut agent = gateway.connect(hub, 2).await;
     agent.next().await;
     let draining = tokio::spawn({
         let engine = gateway.engine.clone();
@@ -176,8 +176,8 @@ async fn a_hub_that_leaves_during_a_drain_does_not_hold_it_up() {
 async fn a_line_that_has_ended_goes_on_saying_why() {
     let gateway = Gateway::start().await;
     let hub = gateway.hub().await;
-    let mut old = gateway.connect(hub, 1);
-    let _new = gateway.connect(hub, 1);
+    let mut old = gateway.connect(hub, 1).await;
+    let _new = gateway.connect(hub, 1).await;
     for _ in 0..3 {
         assert_eq!(old.ending().await, Ending::TakenOver);
     }

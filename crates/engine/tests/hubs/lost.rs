@@ -22,7 +22,7 @@ async fn what_was_unanswered_goes_again_on_the_next_line_as_if_it_had_never_gone
     let hub = gateway.hub().await;
     gateway.endpoint(behind(hub)).await;
     let sent = gateway.send_all(["n.1", "n.2", "n.3"].map(event)).await;
-    let mut agent = gateway.connect(hub, ROOMY);
+    let mut agent = gateway.connect(hub, ROOMY).await;
     let first = [agent.next().await, agent.next().await, agent.next().await];
     agent.done(&first[1]);
     gateway.delivered(1).await;
@@ -32,7 +32,7 @@ async fn what_was_unanswered_goes_again_on_the_next_line_as_if_it_had_never_gone
         assert_eq!((record.state, record.attempts, record.tries), (State::Pending, 0, 0));
     }
     gateway.clock.advance(seconds(600));
-    let mut agent = gateway.connect(hub, ROOMY);
+    let mut agent = gateway.connect(hub, ROOMY).await;
     let again = [agent.next().await, agent.next().await];
     for (again, first) in again.iter().zip([&first[0], &first[2]]) {
         assert_eq!((again.delivery, again.attempt), (first.delivery, 1));
@@ -56,13 +56,14 @@ async fn what_was_unanswered_waits_for_the_hub_meanwhile() {
     let hub = gateway.hub().await;
     gateway.endpoint(behind(hub)).await;
     let delivery = delivery_of(gateway.send("n.1").await);
-    let mut agent = gateway.connect(hub, ROOMY);
+    let mut agent = gateway.connect(hub, ROOMY).await;
     agent.next().await;
     assert_eq!(gateway.waits_on(delivery).await, None);
     drop(agent);
     gateway.all_back(hub).await;
     assert_eq!(gateway.waits_on(delivery).await, Some(WaitReason::HubOffline));
-    assert!(!gateway.engine.is_in_flight(gateway.record(delivery).await.endpoint, delivery));
+    let endpoint = gateway.record(delivery).await.endpoint;
+    assert!(!gateway.engine.is_in_flight(endpoint, delivery).await);
 }
 
 #[tokio::test]
@@ -72,9 +73,9 @@ async fn what_was_sent_but_never_read_goes_again_as_well() {
     gateway.endpoint(behind(hub)).await;
     gateway.send_all(["n.1", "n.2"].map(event)).await;
     for _ in 0..3 {
-        drop(gateway.connect(hub, ROOMY));
+        drop(gateway.connect(hub, ROOMY).await);
     }
-    let mut agent = gateway.connect(hub, ROOMY);
+    let mut agent = gateway.connect(hub, ROOMY).await;
     let came = [agent.next().await.kind, agent.next().await.kind];
     assert_eq!(came, ["n.1", "n.2"]);
 }
@@ -87,14 +88,14 @@ async fn an_ordered_endpoint_stays_in_order_however_often_its_line_ends() {
     let kinds: Vec<String> = (10..30).map(|number| format!("n.{number}")).collect();
     gateway.send_all(kinds.iter().map(|kind| event(kind))).await;
     let mut random = fastrand::Rng::with_seed(11);
-    let mut agent = gateway.connect(hub, ROOMY);
+    let mut agent = gateway.connect(hub, ROOMY).await;
     for kind in &kinds {
         loop {
             let deliver = agent.next().await;
             assert_eq!((&deliver.kind, deliver.attempt), (kind, 1));
             if random.u8(0..3) == 0 {
                 drop(agent);
-                agent = gateway.connect(hub, ROOMY);
+                agent = gateway.connect(hub, ROOMY).await;
                 continue;
             }
             agent.done(&deliver);
@@ -113,7 +114,7 @@ async fn a_delivery_that_every_line_ends_with_is_a_failure_in_the_end() {
     for attempt in [1, 2] {
         for loss in 1..=LOSSES {
             assert_eq!(gateway.record(delivery).await.attempts, attempt - 1, "{loss}");
-            let mut agent = gateway.connect(hub, ROOMY);
+            let mut agent = gateway.connect(hub, ROOMY).await;
             assert_eq!(agent.next().await.attempt, attempt, "{loss}");
         }
         gateway.notice(NoticeKind::RetryScheduled).await;
@@ -133,9 +134,9 @@ async fn an_answer_in_between_makes_the_next_loss_the_first_again() {
     let delivery = delivery_of(gateway.send("n.1").await);
     for attempt in [1, 2] {
         for _ in 1..LOSSES {
-            gateway.connect(hub, ROOMY).next().await;
+            gateway.connect(hub, ROOMY).await.next().await;
         }
-        let mut agent = gateway.connect(hub, ROOMY);
+        let mut agent = gateway.connect(hub, ROOMY).await;
         let deliver = agent.next().await;
         assert_eq!(deliver.attempt, attempt);
         agent.answer(deliver.seq, Met::Network { error: "refused".into() }).expect("asked");
@@ -151,9 +152,9 @@ async fn a_new_connection_takes_over_and_late_answers_to_the_old_one_change_noth
     let hub = gateway.hub().await;
     gateway.endpoint(behind(hub)).await;
     let delivery = delivery_of(gateway.send("n.1").await);
-    let mut old = gateway.connect(hub, ROOMY);
+    let mut old = gateway.connect(hub, ROOMY).await;
     let first = old.next().await;
-    let mut new = gateway.connect(hub, ROOMY);
+    let mut new = gateway.connect(hub, ROOMY).await;
     assert_eq!(old.ending().await, postrider_engine::Ending::TakenOver);
     let second = new.next().await;
     assert_eq!((second.delivery, second.attempt, second.seq), (delivery, 1, 1));
@@ -191,14 +192,14 @@ async fn a_hub_that_comes_and_goes_at_the_same_time_is_there_in_the_end() {
             }
         }
     });
-    let mut agent = gateway.connect(hub, ROOMY);
+    let mut agent = gateway.connect(hub, ROOMY).await;
     for round in 1..=ROUNDS {
         leave.send(agent).expect("somebody drops it");
         while ready.load(SeqCst) < round {
             std::thread::yield_now();
         }
         go.store(round, SeqCst);
-        agent = gateway.connect(hub, if round % 2 == 0 { 1 } else { ROOMY });
+        agent = gateway.connect(hub, if round % 2 == 0 { 1 } else { ROOMY }).await;
     }
     drop(leave);
     dropper.join().expect("no panic");

@@ -56,8 +56,8 @@ impl Gateway {
         self.engine.create_hub(ACTING, "the workshop".into()).await.expect("a hub").0.id
     }
 
-    fn connect(&self, hub: HubId, capacity: u32) -> Agent {
-        Agent(self.engine.connect_hub(hub, &hello(capacity)).expect("a hub that is known"))
+    async fn connect(&self, hub: HubId, capacity: u32) -> Agent {
+        Agent(self.engine.connect_hub(hub, &hello(capacity)).await.expect("a hub that is known"))
     }
 
     async fn waits_on(&self, delivery: DeliveryId) -> Option<WaitReason> {

@@ -22,7 +22,7 @@ async fn what_waits_for_a_hub_drains_in_order_when_it_connects() {
         let record = gateway.record(delivery_of(*id)).await;
         assert_eq!((record.state, record.attempts, record.tries), (State::Pending, 0, 0));
     }
-    let mut agent = gateway.connect(hub, ROOMY);
+    let mut agent = gateway.connect(hub, ROOMY).await;
     for (number, kind) in (1..).zip(["n.1", "n.2", "n.3", "n.4"]) {
         let deliver = agent.next().await;
         assert_eq!((deliver.seq, deliver.kind.as_str(), deliver.attempt), (number, kind, 1));
@@ -41,7 +41,7 @@ async fn a_retry_that_falls_due_while_its_hub_is_away_waits_for_it() {
     let hub = gateway.hub().await;
     gateway.endpoint(behind(hub)).await;
     let delivery = delivery_of(gateway.send("n.1").await);
-    let mut agent = gateway.connect(hub, ROOMY);
+    let mut agent = gateway.connect(hub, ROOMY).await;
     let deliver = agent.next().await;
     agent.answer(deliver.seq, crate::status(500)).expect("asked");
     gateway.notice(NoticeKind::RetryScheduled).await;
@@ -51,7 +51,7 @@ async fn a_retry_that_falls_due_while_its_hub_is_away_waits_for_it() {
     assert_eq!(gateway.waits_on(delivery).await, Some(WaitReason::HubOffline));
     let record = gateway.record(delivery).await;
     assert_eq!((record.state, record.attempts), (State::Retrying, 1));
-    let mut agent = gateway.connect(hub, ROOMY);
+    let mut agent = gateway.connect(hub, ROOMY).await;
     assert_eq!(agent.next().await.attempt, 2);
 }
 
@@ -70,7 +70,7 @@ async fn what_grows_too_old_while_its_hub_is_away_is_dead() {
         assert_eq!(gateway.record(delivery_of(*id)).await.attempts, 0);
     }
     gateway.send("n.3").await;
-    let mut agent = gateway.connect(hub, ROOMY);
+    let mut agent = gateway.connect(hub, ROOMY).await;
     assert_eq!(agent.next().await.kind, "n.3");
 }
 
@@ -81,13 +81,13 @@ async fn what_has_waited_survives_a_restart_and_so_does_the_hub_s_token() {
     let (record, token) = made.expect("a hub");
     gateway.endpoint(fifo(record.id)).await;
     let sent = gateway.send_all(["n.1", "n.2"].map(event)).await;
-    let mut agent = gateway.connect(record.id, ROOMY);
+    let mut agent = gateway.connect(record.id, ROOMY).await;
     let deliver = agent.next().await;
     drop(agent);
     let mut gateway = gateway.restart().await;
     assert_eq!(gateway.engine.hub_of_token(&token), Some(record.clone()));
     assert_eq!(gateway.waits_on(delivery_of(sent[0])).await, Some(WaitReason::HubOffline));
-    let mut agent = gateway.connect(record.id, ROOMY);
+    let mut agent = gateway.connect(record.id, ROOMY).await;
     let again = agent.next().await;
     assert_eq!((again.delivery, again.attempt), (deliver.delivery, 1));
     agent.done(&again);
@@ -103,7 +103,7 @@ async fn a_paused_endpoint_sends_nothing_to_a_hub_that_is_there() {
     let set = |action| gateway.engine.set_endpoint_state(ACTING, endpoint, action);
     set(EndpointAction::Pause).await.expect("paused");
     let delivery = delivery_of(gateway.send("n.1").await);
-    let mut agent = gateway.connect(hub, ROOMY);
+    let mut agent = gateway.connect(hub, ROOMY).await;
     assert!(agent.is_quiet().await);
     assert_eq!(gateway.waits_on(delivery).await, Some(WaitReason::Paused));
     set(EndpointAction::Resume).await.expect("resumed");

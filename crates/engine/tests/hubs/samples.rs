@@ -27,7 +27,7 @@ async fn an_endpoint_is_tested_through_its_hub() {
         matches!(&refused, Err(Error::Conflict(why)) if why.contains("not connected")),
         "{refused:?}"
     );
-    let mut agent = gateway.connect(hub, 1);
+    let mut agent = gateway.connect(hub, 1).await;
     let cases = [
         (status(204), (Some(204), None)),
         (status(500), (Some(500), Some(Class::Retryable))),
@@ -50,7 +50,7 @@ async fn a_test_takes_room_and_gives_it_back() {
     let mut gateway = Gateway::start().await;
     let hub = gateway.hub().await;
     let endpoint = gateway.endpoint(behind(hub)).await;
-    let mut agent = gateway.connect(hub, 1);
+    let mut agent = gateway.connect(hub, 1).await;
     let testing = test(&gateway.engine, endpoint);
     let sample = agent.next().await;
     assert_eq!(gateway.hub_in_flight(hub).await, 1);
@@ -77,7 +77,7 @@ async fn a_test_that_nobody_waits_for_any_more_keeps_its_room_until_it_is_answer
     let gateway = Gateway::start().await;
     let hub = gateway.hub().await;
     let endpoint = gateway.endpoint(behind(hub)).await;
-    let mut agent = gateway.connect(hub, 1);
+    let mut agent = gateway.connect(hub, 1).await;
     let testing = test(&gateway.engine, endpoint);
     let sample = agent.next().await;
     testing.abort();
@@ -94,7 +94,7 @@ async fn a_test_whose_line_ends_says_so() {
     let gateway = Gateway::start().await;
     let hub = gateway.hub().await;
     let endpoint = gateway.endpoint(behind(hub)).await;
-    let mut agent = gateway.connect(hub, 1);
+    let mut agent = gateway.connect(hub, 1).await;
     let testing = test(&gateway.engine, endpoint);
     agent.next().await;
     drop(agent);

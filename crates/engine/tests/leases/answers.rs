@@ -183,7 +183,7 @@ async fn assert_stale(gateway: &Gateway, token: LeaseToken) {
     assert_eq!(engine.nack(TENANT, asked(), told).await.expect("answered"), [false]);
     assert_eq!(engine.extend(TENANT, asked(), LEASE).await.expect("answered"), [None]);
     assert_eq!(look(gateway, token.delivery()).await, before);
-    let health = engine.endpoint_health(before.0.endpoint).expect("known");
+    let health = engine.endpoint_health(before.0.endpoint).await.expect("known");
     assert_eq!(health.hold_until, None, "not even the endpoint is held");
 }
 

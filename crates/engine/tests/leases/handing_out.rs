@@ -228,12 +228,12 @@ async fn what_is_on_its_way_to_a_url_is_not_handed_out_when_workers_take_over() 
         .await;
     let leases = gateway.lease(endpoint, 10).await;
     assert_eq!(kinds(&leases), ["n.3"], "the others are not here");
-    assert!(gateway.engine.is_in_flight(endpoint, delivery_of(events[0])));
+    assert!(gateway.engine.is_in_flight(endpoint, delivery_of(events[0])).await);
     sink.release(2);
     for _ in 0..2 {
         gateway.notice(NoticeKind::RetryScheduled).await;
     }
-    assert_eq!(gateway.engine.endpoint_health(endpoint).expect("known").in_flight, 0);
+    assert_eq!(gateway.engine.endpoint_health(endpoint).await.expect("known").in_flight, 0);
     gateway.clock.advance(seconds(10));
     let back = gateway.lease(endpoint, 10).await;
     assert_eq!(kinds(&back), ["n.1", "n.2"]);

@@ -65,6 +65,10 @@ impl Clock for Timepiece {
         self.hands.now()
     }
 
+    fn monotonic(&self) -> Duration {
+        self.hands.monotonic()
+    }
+
     fn sleep_until(&self, time: Timestamp) -> BoxFuture<'static, ()> {
         let sleep = self.hands.sleep_until(time);
         self.sleeps.send_modify(|sleeps| *sleeps.entry(time).or_default() += 1);

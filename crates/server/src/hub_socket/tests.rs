@@ -311,7 +311,7 @@ async fn the_end_is_noticed_while_a_hub_does_not_read() {
     let (engine, hub) = (gateway.engine.clone(), gateway.hub.clone());
     let new = tokio::spawn(async move {
         let hello = Hello { agent: "another".into(), capacity: 1 };
-        let link = engine.connect_hub(hub.id, &hello).expect("the hub is known");
+        let link = engine.connect_hub(hub.id, &hello).await.expect("the hub is known");
         converse(&mut Wire::new(there).await, link, Stopping::never()).await
     });
     let (end, after) = old.ended().await;

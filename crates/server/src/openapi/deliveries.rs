@@ -187,7 +187,9 @@ fn delivery() -> Value {
         "reason": nullable(reason()),
         "waiting_on": nullable(about(
             "WaitingOn",
-            "Why it has not gone yet, while it waits; and until when a worker has it.",
+            "Why it has not gone yet, while it waits; and until when a worker has it. In lists not \
+             for what another node carries, whose `state` there is as it is stored: it may be in \
+             flight.",
         )),
         "replay": flag("Whether a replay made it."),
         "result": text("What the worker that took it called its result, if it did."),

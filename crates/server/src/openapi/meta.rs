@@ -1,10 +1,11 @@
-//! `/v1/stream`, `/v1/stats`, health and this description itself, described.
+//! `/v1/stream`, `/v1/stats`, `/v1/nodes`, health and this description itself, described.
 
 use serde_json::{Value, json};
 
 use super::operation::{Operation, Tag};
 use super::schema::{
-    Named, about, answer, count, list_of, maybe, nullable, reference, text, words,
+    Named, about, answer, count, flag, list_of, maybe, maybe_text, nullable, number, reference,
+    text, words,
 };
 
 pub(crate) fn stream() -> Operation {
@@ -21,7 +22,9 @@ pub(crate) fn stream() -> Operation {
         "Server-sent events, without an end: each has an `id` and, as `data`, a notice in JSON. \
          Comments come every 15 seconds so that a reader that went away is noticed. A reader that \
          falls too far behind gets an event `dropped` and the end of the stream; with \
-         `Last-Event-ID` it goes on where it was, as long as that is remembered.\n\nKinds: \
+         `Last-Event-ID` it goes on where it was, as long as that is remembered. Where several nodes \
+         share a store, any of them shows the notices of all, and a reader that goes on may be shown \
+         a notice again: it has the id that it had before.\n\nKinds: \
          `delivery.delivered`, `delivery.retry_scheduled`, `delivery.failed`, `delivery.dead`, \
          `delivery.cancelled`, `endpoint.disabled`, `endpoint.breaker_opened`, \
          `endpoint.breaker_closed`, `source.signature_failed`, `hub.connected`, `hub.disconnected`.",
@@ -62,6 +65,32 @@ pub(crate) fn stats() -> Operation {
     .gives(200, "The counts.", "Stats", &example)
 }
 
+pub(crate) fn nodes() -> Operation {
+    let node = json!({
+        "id": "node_3",
+        "name": "gateway-a",
+        "version": env!("CARGO_PKG_VERSION"),
+        "address": "10.0.0.5:8080",
+        "live": true,
+        "joined_at": "2026-01-31T12:00:00.000Z",
+        "seen_at": "2026-01-31T12:03:00.000Z",
+        "until": "2026-01-31T12:03:10.000Z",
+        "lanes": [0, 5],
+        "hubs": ["hub_0a1b2c3d4e5f6"],
+        "in_flight": 4,
+        "lag_seconds": 0.0,
+    });
+    Operation::new(
+        Tag::Meta,
+        "listNodes",
+        "List the nodes that share the store",
+        "Needs an admin key. Those that live and those that ended within the last hour, in the order \
+         in which they joined, and what each of them carries. Where the store has one node at a \
+         time, there are none.",
+    )
+    .gives(200, "The nodes.", "Nodes", &json!({ "me": "node_3", "lanes": 64, "nodes": [node] }))
+}
+
 pub(crate) fn alive() -> Operation {
     Operation::open(Tag::Meta, "healthz", "See that the process answers", "For whoever starts it.")
         .gives(200, "It does.", "Status", &json!({ "status": "ok" }))
@@ -72,7 +101,8 @@ pub(crate) fn ready() -> Operation {
         Tag::Meta,
         "readyz",
         "See that the gateway can work",
-        "200 once the store answers and everything that was waiting has been loaded.",
+        "200 once the store answers and everything that was waiting has been loaded; where several \
+         nodes share the store, while this is one of them.",
     )
     .gives(200, "It can.", "Status", &json!({ "status": "ready" }))
     .refuses([500, 503])
@@ -141,6 +171,8 @@ pub(super) fn schemas() -> Vec<Named> {
         ("Notice", notice()),
         ("Stats", stats_schema()),
         ("EndpointStats", endpoint_stats_schema()),
+        ("Nodes", nodes_schema()),
+        ("Node", node_schema()),
         (
             "Status",
             answer(
@@ -194,9 +226,41 @@ fn stats_schema() -> Value {
     let properties = json!({
         "events": count("How many events are kept."),
         "deliveries": reference("StateCounts"),
-        "endpoints": list_of(reference("EndpointStats"), "By endpoint, the newest 1,000."),
+        "endpoints": list_of(
+            reference("EndpointStats"),
+            "By endpoint, the newest 1,000. Of those that another node carries, what is in flight \
+             counts as waiting, and the breaker is not known: each has its own stats.",
+        ),
     });
     answer("The counts of a tenant.", properties, &[])
+}
+
+fn nodes_schema() -> Value {
+    let properties = json!({
+        "me": maybe_text("The one that answers; none where the store has one node at a time."),
+        "lanes": count("How many parts there are to share."),
+        "nodes": list_of(reference("Node"), "In the order in which they joined."),
+    });
+    answer("Who shares the store.", properties, &[])
+}
+
+fn node_schema() -> Value {
+    let lane = json!({ "type": "integer", "minimum": 0 });
+    let properties = json!({
+        "id": text("Given anew at every start."),
+        "name": text("For people."),
+        "version": text("What it runs."),
+        "address": text("Where it listens, for people."),
+        "live": flag("Whether it is believed to run."),
+        "joined_at": reference("Time"),
+        "seen_at": about("Time", "When it last said that it runs."),
+        "until": about("Time", "Until when it is believed to run; when it left, if it left."),
+        "lanes": list_of(lane, "The parts whose deliveries it sends."),
+        "hubs": list_of(reference("HubId"), "The hubs that are connected to it."),
+        "in_flight": count("Deliveries under way when it was last seen."),
+        "lag_seconds": number("For how long the oldest has waited that could go; 0 if none does."),
+    });
+    answer("One of the nodes.", properties, &[])
 }
 
 fn endpoint_stats_schema() -> Value {

@@ -67,7 +67,7 @@ impl Tag {
             Self::Keys => ("Keys", "Who may get in, and until when."),
             Self::Tenants => ("Tenants", "Name spaces with their own keys, endpoints and events."),
             Self::Audit => ("Audit", "Who changed what."),
-            Self::Meta => ("Meta", "Health, and this description. No key needed."),
+            Self::Meta => ("Meta", "Nodes, health, and this description."),
         }
     }
 

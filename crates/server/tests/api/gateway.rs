@@ -12,8 +12,8 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use postrider_core::Timestamp;
 use postrider_engine::notices::{Notice, NoticeKind};
-use postrider_engine::ports::{ManualClock, SystemEntropy};
-use postrider_engine::{Engine, Options};
+use postrider_engine::ports::{Clock, ManualClock, SystemClock, SystemEntropy};
+use postrider_engine::{Engine, NodeOptions, Options};
 use postrider_server::{
     ConnectionLimits, Inbound, Keys, ServerOptions, ensure_admin_key, router, serve,
 };
@@ -39,7 +39,28 @@ pub(crate) struct Gateway {
     pub(crate) address: SocketAddr,
     pub(crate) stop: oneshot::Sender<()>,
     pub(crate) server: JoinHandle<std::io::Result<()>>,
-    _folder: TempDir,
+    _folder: Arc<TempDir>,
+}
+
+/// A store, and who may get in.
+struct Ground {
+    folder: Arc<TempDir>,
+    store: Arc<dyn Store>,
+    key: String,
+}
+
+impl Ground {
+    async fn new(options: sqlite::Options) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("postrider.db");
+        let store = Sqlite::open(&path, options, keyring()).expect("a database");
+        let store: Arc<dyn Store> = Arc::new(store);
+        let key = ensure_admin_key(&*store, START, [7; 32], None)
+            .await
+            .expect("a key")
+            .expect("the first start makes one");
+        Self { folder: Arc::new(folder), store, key }
+    }
 }
 
 impl Gateway {
@@ -48,21 +69,51 @@ impl Gateway {
     }
 
     pub(crate) async fn start_with(options: ServerOptions, limits: ConnectionLimits) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("postrider.db");
-        let store = Sqlite::open(&path, sqlite::Options::default(), keyring()).expect("a database");
-        let store: Arc<dyn Store> = Arc::new(store);
-        let key = ensure_admin_key(&*store, START, [7; 32], None)
-            .await
-            .expect("a key")
-            .expect("the first start makes one");
-        let keys = Keys::load(&*store).await.expect("the keys");
+        let ground = Ground::new(sqlite::Options::default()).await;
         let clock = ManualClock::at(START);
+        Self::on(&ground, Arc::new(clock.clone()), clock, options, limits).await
+    }
+
+    /// Two nodes on one store, each of which knows of the other and carries its share. They go by
+    /// the machine's clock, because they wait for one another; their `clock` moves nothing.
+    pub(crate) async fn start_two() -> [Self; 2] {
+        let ground = Ground::new(sqlite::Options { shared: true, ..Default::default() }).await;
+        let start = async || {
+            let (clock, unused) = (Arc::new(SystemClock), ManualClock::at(START));
+            let (options, limits) = (ServerOptions::default(), ConnectionLimits::default());
+            Self::on(&ground, clock, unused, options, limits).await
+        };
+        let two = [start().await, start().await];
+        let even = async {
+            loop {
+                let known = two[0].engine.nodes().await.expect("known").expect("nodes");
+                let share = usize::from(known.lanes) / 2;
+                if known.nodes.iter().filter(|node| node.held.len() == share).count() == 2 {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, even).await.expect("lanes are shared");
+        two
+    }
+
+    async fn on(
+        ground: &Ground,
+        time: Arc<dyn Clock>,
+        clock: ManualClock,
+        options: ServerOptions,
+        limits: ConnectionLimits,
+    ) -> Self {
+        let Ground { folder, store, key } = ground;
+        let keys = Keys::load(&**store).await.expect("the keys");
         let allowed = vec!["127.0.0.0/8".parse().expect("a network")];
+        // A disk that is busy with other things must not make the nodes give one another up.
+        let node = NodeOptions { lease: PATIENCE, ..NodeOptions::default() };
         let engine = Engine::start(
-            Options { allowed, ..Options::default() },
-            store,
-            Arc::new(clock.clone()),
+            Options { allowed, node, ..Options::default() },
+            Arc::clone(store),
+            time,
             Arc::new(SystemEntropy),
         )
         .await
@@ -76,6 +127,7 @@ impl Gateway {
             // A test that ends without a word stops its server too.
             let _ = stopped.await;
         }));
+        let (key, folder) = (key.clone(), Arc::clone(folder));
         Self { engine, clock, keys, key, address, stop, server, _folder: folder }
     }
 

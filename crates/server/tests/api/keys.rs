@@ -26,7 +26,7 @@ impl Key {
         Call::new(method, path).without_key().header("authorization", &value)
     }
 
-    fn path(&self) -> String {
+    pub(crate) fn path(&self) -> String {
         format!("/v1/keys/{}", self.id)
     }
 }
@@ -51,7 +51,7 @@ impl Gateway {
     }
 
     /// The key that the gateway was started with.
-    async fn own(&self) -> Key {
+    pub(crate) async fn own(&self) -> Key {
         let ids = ids(&self.get("/v1/keys").await.json());
         Key { id: ids.last().expect("the first key").clone(), key: self.key.clone() }
     }

@@ -21,6 +21,7 @@ mod hubs;
 mod ingest;
 mod keys;
 mod limits;
+mod nodes;
 mod operator;
 mod policies;
 mod pull;

@@ -9,13 +9,13 @@ use crate::gateway::{Call, Gateway, PATIENCE};
 use crate::sink::Sink;
 
 /// A reader of server-sent events.
-struct Reader {
+pub(crate) struct Reader {
     body: Incoming,
     text: String,
 }
 
 impl Reader {
-    async fn open(gateway: &Gateway, call: Call) -> Self {
+    pub(crate) async fn open(gateway: &Gateway, call: Call) -> Self {
         let response = gateway.open(call).await;
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
@@ -23,7 +23,7 @@ impl Reader {
     }
 
     /// The next event with data: its id and its data. None at the end of the stream.
-    async fn next(&mut self) -> Option<(String, Value)> {
+    pub(crate) async fn next(&mut self) -> Option<(String, Value)> {
         loop {
             while let Some((event, rest)) = self.text.split_once("\n\n") {
                 let field = |name: &str| {

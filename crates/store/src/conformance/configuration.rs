@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::ledger::{DeliveryFilter, Position};
 use crate::registry::{JobRecord, JobState, KeyRecord, Role, TenantRecord};
 
-fn endpoint(scene: &Scene) -> Endpoint {
+pub(super) fn endpoint(scene: &Scene) -> Endpoint {
     Endpoint {
         id: A,
         tenant: TENANT,
@@ -209,8 +209,8 @@ pub async fn jobs_come_back_as_they_were(place: &dyn Place) {
         position: None,
         ..full.clone()
     };
-    scene.store.put_job(full.clone(), None).await.expect("stored");
-    scene.store.put_job(bare.clone(), None).await.expect("stored");
+    scene.store.put_job(full.clone(), None, None).await.expect("stored");
+    scene.store.put_job(bare.clone(), None, None).await.expect("stored");
     let job = |tenant, id| scene.store.job(tenant, id);
     assert_eq!(job(TENANT, full.id).await.expect("readable"), Some(full.clone()));
     assert_eq!(job(TenantId(2), full.id).await.expect("readable"), None);
@@ -218,7 +218,7 @@ pub async fn jobs_come_back_as_they_were(place: &dyn Place) {
     assert_eq!(open, [full.clone(), bare.clone()]);
     full.state = JobState::Finished;
     full.replayed = 9;
-    scene.store.put_job(full.clone(), None).await.expect("stored");
+    scene.store.put_job(full.clone(), None, None).await.expect("stored");
     assert_eq!(scene.store.open_jobs().await.expect("readable"), [bare]);
     assert_eq!(job(TENANT, full.id).await.expect("readable"), Some(full));
 }

@@ -144,6 +144,7 @@ impl Scene {
             attempt,
             lease: None,
             result: None,
+            tenure: None,
         }
     }
 

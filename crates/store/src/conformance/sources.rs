@@ -16,7 +16,7 @@ use crate::record::NewEvent;
 const SOURCE: SourceId = SourceId::from_i64(41);
 const OTHER: SourceId = SourceId::from_i64(42);
 
-fn source(scene: &Scene) -> Source {
+pub(super) fn source(scene: &Scene) -> Source {
     Source {
         id: SOURCE,
         tenant: TENANT,

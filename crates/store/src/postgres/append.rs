@@ -28,7 +28,7 @@ const EVENT_ARRAYS: &str = "unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[
      $13::text[], $14::bytea[], $15::bytea[])";
 
 const DELIVERY_COLUMNS: &str = "id, tenant_id, event_id, endpoint_id, born, at, attempts, \
-     deferrals, tries, fence, state, place, replay, line";
+     deferrals, tries, fence, state, place, replay, line, turn";
 
 /// Everything is new and nobody stands in a line: all of it is known before.
 static PLAIN: LazyLock<String> = LazyLock::new(|| {
@@ -36,7 +36,7 @@ static PLAIN: LazyLock<String> = LazyLock::new(|| {
         "WITH made AS (INSERT INTO events ({EVENT_COLUMNS}) SELECT * FROM {EVENT_ARRAYS}), \
          sent AS (INSERT INTO unfinished ({DELIVERY_COLUMNS}) \
              SELECT id, tenant_id, event_id, endpoint_id, born, born, 0, 0, 0, 0, 0, place, \
-                 false, NULL FROM unnest($16::int8[], $17::int8[], $18::int8[], $19::int8[], \
+                 false, NULL, NULL FROM unnest($16::int8[], $17::int8[], $18::int8[], $19::int8[], \
                  $20::int8[], $21::int2[]) d (id, tenant_id, event_id, endpoint_id, born, place)), \
          counted AS (INSERT INTO delivery_counts (endpoint_id, tenant_id, n, state, slot) \
              SELECT endpoint_id, tenant_id, n, 0, $27::int2 \
@@ -50,24 +50,43 @@ static PLAIN: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// The place of a delivery that is added to a line: behind those that are in it, and behind those
-/// before it that are added with it. `d` is what is added, with its turn in `nth`.
-const PLACE_IN_LINE: &str = "CASE WHEN d.line IS NOT NULL AND (d.nth > 1 OR EXISTS (SELECT 1 \
-     FROM unfinished u WHERE u.endpoint_id = d.endpoint_id AND u.line = d.line)) \
-     THEN 3 ELSE d.place END";
+/// Which of those that are added to one line with it a delivery `d` is, from 1 on.
+const NTH: &str =
+    "row_number() OVER (PARTITION BY d.endpoint_id, d.line ORDER BY d.ordinal) AS nth";
 
-const NTH: &str = "row_number() OVER (PARTITION BY d.endpoint_id, d.line ORDER BY d.turn) AS nth";
+/// The place of a delivery `d`, where `ahead` says whether somebody is in its line.
+fn place_in_line(ahead: &str) -> String {
+    format!("CASE WHEN d.line IS NOT NULL AND (d.nth > 1 OR {ahead}) THEN 3 ELSE d.place END")
+}
+
+/// The last turn in the line of `d`; none, if nobody is in it. All but one of a line are in place 3.
+/// The one that is not has the first entry of the line in the index or, when it is leased, the last;
+/// and the last of the others has the last or the one before it.
+static LAST_TURN: LazyLock<String> = LazyLock::new(|| {
+    let entries = "SELECT u.turn FROM unfinished u \
+         WHERE u.endpoint_id = d.endpoint_id AND u.line = d.line";
+    format!(
+        "(SELECT max(greatest(f.turn, l.turn)) \
+         FROM ({entries} ORDER BY u.place, u.turn, u.id LIMIT 1) f CROSS JOIN LATERAL \
+         ({entries} ORDER BY u.place DESC, u.turn DESC, u.id DESC LIMIT 2) l)"
+    )
+});
 
 /// Keys may be taken, and lines have to be formed. Keys are taken in one order by everybody, so that
 /// nobody waits in a circle; of two with the same key the first is new. Answers with the events whose
 /// keys were free (1) and the deliveries that stand behind another (2).
+///
+/// In a line each comes after those that are there and after those that are added before it: its turn
+/// is the least above theirs that is no less than its event's id, which is `nth` above the greatest
+/// that any of them, up to it, asks for. The innermost order is the one that there is anyway: saying
+/// it keeps the server from looking for the last turn once more wherever it is used.
 static CAREFUL: LazyLock<String> = LazyLock::new(|| {
     format!(
         "WITH free AS (INSERT INTO idempotency (scope, key, event_id) \
              SELECT coalesce(e.source_id, -e.tenant_id), e.key, e.id \
                  FROM unnest($1::int8[], $2::int8[], $5::int8[], $10::text[]) WITH ORDINALITY \
-                     e (id, tenant_id, source_id, key, turn) \
-                 WHERE e.key IS NOT NULL ORDER BY 1, e.key COLLATE \"C\", e.turn \
+                     e (id, tenant_id, source_id, key, ordinal) \
+                 WHERE e.key IS NOT NULL ORDER BY 1, e.key COLLATE \"C\", e.ordinal \
              ON CONFLICT DO NOTHING RETURNING event_id), \
          made AS (INSERT INTO events ({EVENT_COLUMNS}) \
              SELECT * FROM {EVENT_ARRAYS} e ({EVENT_COLUMNS}) \
@@ -75,12 +94,17 @@ static CAREFUL: LazyLock<String> = LazyLock::new(|| {
              RETURNING tenant_id), \
          sent AS (INSERT INTO unfinished ({DELIVERY_COLUMNS}) \
              SELECT d.id, d.tenant_id, d.event_id, d.endpoint_id, d.born, d.born, 0, 0, 0, 0, 0, \
-                 {PLACE_IN_LINE}, false, d.line \
-                 FROM (SELECT d.*, {NTH} FROM unnest($16::int8[], $17::int8[], $18::int8[], \
-                     $19::int8[], $20::int8[], $21::int2[], $22::text[], $23::bool[]) \
-                     WITH ORDINALITY d (id, tenant_id, event_id, endpoint_id, born, place, line, \
-                     keyed, turn) \
-                     WHERE NOT d.keyed OR d.event_id IN (SELECT event_id FROM free)) d \
+                 {place}, false, d.line, CASE WHEN d.line IS NOT NULL THEN d.base + d.nth END \
+                 FROM (SELECT d.*, max(greatest(d.last, d.event_id - d.nth)) OVER \
+                     (PARTITION BY d.endpoint_id, d.line ORDER BY d.ordinal) AS base \
+                     FROM (SELECT d.*, \
+                         CASE WHEN d.line IS NOT NULL AND d.nth = 1 THEN {last} END AS last \
+                         FROM (SELECT d.*, {NTH} FROM unnest($16::int8[], $17::int8[], \
+                             $18::int8[], $19::int8[], $20::int8[], $21::int2[], $22::text[], \
+                             $23::bool[]) WITH ORDINALITY d (id, tenant_id, event_id, \
+                             endpoint_id, born, place, line, keyed, ordinal) \
+                             WHERE NOT d.keyed OR d.event_id IN (SELECT event_id FROM free)) d \
+                         ORDER BY d.endpoint_id, d.line, d.ordinal) d) d \
              RETURNING id, tenant_id, endpoint_id, place), \
          counted AS (INSERT INTO delivery_counts (endpoint_id, tenant_id, n, state, slot) \
              SELECT endpoint_id, min(tenant_id), count(*), 0, $24::int2 FROM sent GROUP BY endpoint_id \
@@ -89,7 +113,9 @@ static CAREFUL: LazyLock<String> = LazyLock::new(|| {
          tallied AS (INSERT INTO event_counts (tenant_id, n, slot) \
              SELECT tenant_id, count(*), $24::int2 FROM made GROUP BY tenant_id \
              ON CONFLICT (tenant_id, slot) DO UPDATE SET n = event_counts.n + excluded.n) \
-         SELECT 1, event_id FROM free UNION ALL SELECT 2, id FROM sent WHERE place = 3"
+         SELECT 1, event_id FROM free UNION ALL SELECT 2, id FROM sent WHERE place = 3",
+        place = place_in_line("d.last IS NOT NULL"),
+        last = *LAST_TURN,
     )
 });
 
@@ -423,20 +449,25 @@ fn is_json(content_type: &str) -> bool {
     essence == "application/json" || essence.ends_with("+json")
 }
 
+/// In their lines they go by their event, which is older than most of what is there.
 static REPLAY: LazyLock<String> = LazyLock::new(|| {
     format!(
         "WITH sent AS (INSERT INTO unfinished ({DELIVERY_COLUMNS}) \
-             SELECT d.id, $2::int8, $1::int8, d.endpoint_id, $3::int8, $3::int8, 0, 0, 0, 0, 0, {PLACE_IN_LINE}, true, \
-                 d.line \
+             SELECT d.id, $2::int8, $1::int8, d.endpoint_id, $3::int8, $3::int8, 0, 0, 0, 0, 0, \
+                 {place}, true, d.line, CASE WHEN d.line IS NOT NULL THEN $1::int8 END \
                  FROM (SELECT d.*, 1::int2 AS place, {NTH} \
                      FROM unnest($4::int8[], $5::int8[], $6::text[]) WITH ORDINALITY \
-                     d (id, endpoint_id, line, turn)) d \
+                     d (id, endpoint_id, line, ordinal)) d \
              RETURNING id, tenant_id, endpoint_id, place), \
          counted AS (INSERT INTO delivery_counts (endpoint_id, tenant_id, n, state, slot) \
              SELECT endpoint_id, min(tenant_id), count(*), 0, $7::int2 FROM sent GROUP BY endpoint_id \
              ON CONFLICT (endpoint_id, state, slot) \
                  DO UPDATE SET n = delivery_counts.n + excluded.n) \
-         SELECT id FROM sent WHERE place <> 3"
+         SELECT id FROM sent WHERE place <> 3",
+        place = place_in_line(
+            "EXISTS (SELECT 1 FROM unfinished u \
+             WHERE u.endpoint_id = d.endpoint_id AND u.line = d.line)"
+        ),
     )
 });
 

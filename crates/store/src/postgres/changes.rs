@@ -6,31 +6,32 @@ use std::sync::Arc;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::link::{Base, Link};
-use super::owner::Owner;
 use super::partitions;
+use super::presence::Presence;
 use super::session::Session;
 use crate::error::Error;
 
-/// Where such changes are counted.
+/// Where what retention removes is counted, by whichever node does that. It is also where one of the
+/// nodes counts its changes, which does no harm.
 pub(crate) const SLOT: i16 = 0;
 
 /// The connection, and those who wait for it.
 pub(crate) struct Changes {
     base: Arc<Base>,
-    owner: Arc<Owner>,
+    presence: Arc<Presence>,
     /// None when closed.
     link: Arc<Mutex<Option<Link>>>,
 }
 
 impl Changes {
-    pub(crate) fn new(base: Arc<Base>, owner: Arc<Owner>) -> Self {
-        Self { base, owner, link: Arc::new(Mutex::new(Some(Link::default()))) }
+    pub(crate) fn new(base: Arc<Base>, presence: Arc<Presence>) -> Self {
+        Self { base, presence, link: Arc::new(Mutex::new(Some(Link::default()))) }
     }
 
     /// Begins a transaction when those before it have ended.
     pub(crate) async fn begin(&self) -> Result<Change, Error> {
         let mut link = Arc::clone(&self.link).lock_owned().await;
-        self.owner.check()?;
+        self.presence.check()?;
         let session = link.as_mut().ok_or(Error::Closed)?.session(&self.base).await?;
         session.script("BEGIN").await?;
         Ok(Change { link, open: true })
@@ -39,7 +40,7 @@ impl Changes {
     /// Makes the parts of the coming days, apart from every other change: it holds up readers.
     pub(crate) async fn make_days(&self) -> Result<(), Error> {
         let mut link = Arc::clone(&self.link).lock_owned().await;
-        self.owner.check()?;
+        self.presence.check()?;
         let session = link.as_mut().ok_or(Error::Closed)?.session(&self.base).await?;
         partitions::make_days(session).await
     }

@@ -17,7 +17,8 @@ pub struct Options {
     /// How long the server may take for one batch or one question. Then the connection is given up:
     /// what became of the batch is not known.
     pub patience: Duration,
-    /// How long to wait for the node that has the database to let go of it.
+    /// How long a node waits for somebody who has the database to itself, and whoever wants it so,
+    /// for the nodes.
     pub lock_patience: Duration,
     /// History of a day that takes this much space or more is not removed row by row, but dropped
     /// whole, when nearly all of it may go: up to a day later.
@@ -25,10 +26,11 @@ pub struct Options {
 }
 
 impl Options {
-    /// How many connections are open at most: one more makes the changes that are neither appended
-    /// nor settled, one tidies up, and one holds the lock.
+    /// How many connections a process has open at most: one more makes the changes that are neither
+    /// appended nor settled, one tidies up, one says that the node lives, and one hears what other
+    /// nodes tell. Each node has so many.
     pub const fn connections(&self) -> usize {
-        self.writers + self.journal_readers + self.ledger_readers + 3
+        self.writers + self.journal_readers + self.ledger_readers + 4
     }
 }
 
@@ -85,8 +87,31 @@ pub(crate) const VACUUM_EVERY: u64 = 8_192;
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How often the connection that holds the lock is asked whether it lives.
-pub(crate) const LOCK_CHECK: Duration = Duration::from_secs(2);
+/// The server may take no longer than this for what other nodes wait for: whoever does not hear of a
+/// node for some seconds takes over what it has, and another connection may be faster.
+pub(crate) const BRISK_PATIENCE: Duration = Duration::from_secs(2);
+
+/// A node that has ended is remembered for so long.
+pub(crate) const NODE_MEMORY: Duration = Duration::from_hours(1);
+
+/// The longest that a node can be believed to live without a word of it.
+pub(crate) const LONGEST_LEASE: Duration = Duration::from_hours(24);
+
+/// Endpoints that are looked at by one statement, so that others are answered in between.
+pub(crate) const LOOK_PIECE: usize = 8_192;
+
+/// Words to other nodes that may wait to be sent …
+pub(crate) const OUTBOX: usize = 4_096;
+/// … how many go at a time …
+pub(crate) const WORDS_AT_ONCE: usize = 256;
+/// … and how long one is worth sending: what waited longer, while there was no way, is not said.
+pub(crate) const WORD_LIFE: Duration = Duration::from_secs(5);
+
+/// The most words that are kept for somebody who does not take them.
+pub(crate) const MAX_ROOM: usize = 1 << 20;
+
+/// How often the connection that hears is asked whether it lives.
+pub(crate) const PRESENCE_CHECK: Duration = Duration::from_secs(2);
 
 /// Between two complaints in the log about the same trouble.
 pub(crate) const COMPLAINT_INTERVAL: Duration = Duration::from_secs(1);

@@ -11,6 +11,7 @@ use super::sources::{self, ENDPOINT};
 use super::text::Text;
 use super::{fault, rows};
 use crate::error::Error;
+use crate::fleet::Tenure;
 use crate::ledger::Position;
 use crate::registry::{JobRecord, JobState, KeyRecord, Role, TenantRecord};
 use crate::sealing::Keyring;
@@ -70,6 +71,13 @@ pub(crate) async fn put_endpoint(
     session
         .execute(SQL, &[&id, &tenant, &state, &Text(&spec), &sealed, &created_at, &updated_at])
         .await?;
+    raise_revision(session).await
+}
+
+/// Lets the other nodes know that configuration has changed. It comes after the change itself,
+/// because whoever makes another one waits here for the end of this one.
+pub(crate) async fn raise_revision(session: &Session) -> Result<(), Error> {
+    session.execute("UPDATE revision SET n = n + 1", &[]).await?;
     Ok(())
 }
 
@@ -78,8 +86,10 @@ pub(crate) async fn forget_endpoint(session: &Session, id: EndpointId) -> Result
     const SQL: &str = "DELETE FROM endpoints WHERE id = $1 AND state = 'deleted' \
          AND NOT EXISTS (SELECT 1 FROM unfinished WHERE endpoint_id = $1 AND place = 1) \
          AND NOT EXISTS (SELECT 1 FROM unfinished WHERE endpoint_id = $1 AND place > 1)";
-    session.execute(SQL, &[&id.as_i64()]).await?;
-    Ok(())
+    match session.execute(SQL, &[&id.as_i64()]).await? {
+        0 => Ok(()),
+        _ => raise_revision(session).await,
+    }
 }
 
 pub(crate) async fn failing(session: &Session) -> Result<Vec<(EndpointId, Timestamp)>, Error> {
@@ -130,7 +140,8 @@ pub(crate) async fn put_key(session: &Session, key: &KeyRecord) -> Result<(), Er
          revoked_at, last_used_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) \
          ON CONFLICT (id) DO UPDATE SET name = excluded.name, sha256 = excluded.sha256, \
          tenant_id = excluded.tenant_id, created_at = excluded.created_at, \
-         expires_at = excluded.expires_at, revoked_at = excluded.revoked_at";
+         expires_at = excluded.expires_at, \
+         revoked_at = coalesce(keys.revoked_at, excluded.revoked_at)";
     let tenant = match key.role {
         Role::Admin => None,
         Role::Tenant(tenant) => Some(tenant.0),
@@ -152,7 +163,7 @@ pub(crate) async fn put_key(session: &Session, key: &KeyRecord) -> Result<(), Er
         )
         .await
         .map_err(|fault| fault::exists(fault, || "this key".to_owned()))?;
-    Ok(())
+    raise_revision(session).await
 }
 
 pub(crate) async fn touch_keys(
@@ -194,6 +205,7 @@ pub(crate) async fn make_tenant(
         .await
         .map_err(|fault| fault::exists(fault, || format!("a tenant named {name}")))?;
     let made = made.ok_or_else(|| Error::Damaged("a new tenant has no number".to_owned()))?;
+    raise_revision(session).await?;
     Ok(TenantRecord { id: TenantId(rows::get(&made, 0)?), name: name.to_owned(), created_at })
 }
 
@@ -228,17 +240,25 @@ pub(crate) async fn open_jobs(session: &Session) -> Result<Vec<JobRecord>, Error
     session.rows(&sql, &[]).await?.iter().map(job_record).collect()
 }
 
-pub(crate) async fn put_job(session: &Session, job: &JobRecord) -> Result<(), Error> {
+/// False, if `tenure` does not hold: then nothing is changed.
+pub(crate) async fn put_job(
+    session: &Session,
+    job: &JobRecord,
+    tenure: Option<Tenure>,
+) -> Result<bool, Error> {
     const SQL: &str = "INSERT INTO jobs (id, tenant_id, state, filter, rate_per_second, matched, \
          replayed, skipped, position_event, position_delivery, created_at, updated_at) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (id) DO UPDATE SET \
+         SELECT $1::int8, $2::int8, $3::text, $4::text, $5::float8, $6::int8, $7::int8, $8::int8, \
+             $9::int8, $10::int8, $11::int8, $12::int8 WHERE $13::int8 IS NULL \
+             OR EXISTS (SELECT 1 FROM tenures WHERE key = $13 AND epoch = $14::int8) \
+         ON CONFLICT (id) DO UPDATE SET \
          tenant_id = excluded.tenant_id, state = excluded.state, filter = excluded.filter, \
          rate_per_second = excluded.rate_per_second, matched = excluded.matched, \
          replayed = excluded.replayed, skipped = excluded.skipped, \
          position_event = excluded.position_event, \
          position_delivery = excluded.position_delivery, created_at = excluded.created_at, \
          updated_at = excluded.updated_at";
-    session
+    let changed = session
         .execute(
             SQL,
             &[
@@ -254,10 +274,12 @@ pub(crate) async fn put_job(session: &Session, job: &JobRecord) -> Result<(), Er
                 &job.position.map(|position| position.delivery.as_i64()),
                 &job.created_at.as_millis(),
                 &job.updated_at.as_millis(),
+                &tenure.map(|tenure| tenure.charge.key()),
+                &tenure.map(|tenure| tenure.epoch),
             ],
         )
         .await?;
-    Ok(())
+    Ok(changed == 1)
 }
 
 pub(crate) async fn highest_id(session: &Session) -> Result<i64, Error> {

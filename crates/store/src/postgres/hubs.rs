@@ -2,6 +2,7 @@
 
 use postrider_core::{HubId, TenantId};
 
+use super::configuration::raise_revision;
 use super::session::Session;
 use super::text::Text;
 use super::{fault, rows};
@@ -35,10 +36,12 @@ pub(crate) async fn put_hub(session: &Session, hub: &HubRecord) -> Result<(), Er
         .execute(SQL, &[&id, &hub.tenant.0, &Text(&hub.name), &&hub.sha256[..], &created_at])
         .await
         .map_err(|fault| fault::exists(fault, || "a hub with this token".to_owned()))?;
-    Ok(())
+    raise_revision(session).await
 }
 
 pub(crate) async fn delete_hub(session: &Session, id: HubId) -> Result<(), Error> {
-    session.execute("DELETE FROM hubs WHERE id = $1", &[&id.as_i64()]).await?;
-    Ok(())
+    match session.execute("DELETE FROM hubs WHERE id = $1", &[&id.as_i64()]).await? {
+        0 => Ok(()),
+        _ => raise_revision(session).await,
+    }
 }

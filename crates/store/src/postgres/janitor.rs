@@ -14,7 +14,8 @@ use super::config::VACUUM_EVERY;
 use super::link::{Base, Link};
 use crate::error::Error;
 
-/// Leaves the end of the table as it is: taking it away would lock out everybody else.
+/// Leaves the end of the table as it is: taking it away would lock out everybody else. A table that
+/// another node is at is passed over.
 const VACUUM: &str = "VACUUM (SKIP_LOCKED, TRUNCATE FALSE)";
 
 const TABLES: [&str; 3] = ["unfinished", "delivery_counts", "event_counts"];

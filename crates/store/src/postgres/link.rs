@@ -6,7 +6,7 @@ use tokio::time::{Duration, Instant};
 
 use super::address::Address;
 use super::complaints::Complaints;
-use super::config::{FIRST_PAUSE, LONGEST_PAUSE, Options};
+use super::config::{BRISK_PATIENCE, FIRST_PAUSE, LONGEST_PAUSE, Options};
 use super::session::{Pace, Session};
 use crate::error::Error;
 
@@ -15,6 +15,18 @@ pub(crate) struct Base {
     pub(crate) address: Address,
     pub(crate) options: Options,
     pub(crate) complaints: Arc<Complaints>,
+}
+
+impl Base {
+    /// The same for connections whose answers others wait for.
+    pub(crate) fn brisk(&self) -> Self {
+        let patience = self.options.patience.min(BRISK_PATIENCE);
+        Self {
+            address: self.address.clone(),
+            options: Options { patience, ..self.options },
+            complaints: Arc::clone(&self.complaints),
+        }
+    }
 }
 
 /// At most one connection.

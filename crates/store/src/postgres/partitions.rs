@@ -21,6 +21,9 @@ const DAYS_AHEAD: i64 = 7;
 /// A part is dropped only if no more than this many of its rows have to be kept, of any kind.
 const MAX_KEPT: i64 = 50_000;
 
+/// Held by the node that makes parts, while it does.
+const LOCK: i64 = i64::from_be_bytes(*b"PostDays");
+
 /// Whoever has to be waited for to change what parts there are may take this long.
 const LOCK_TIMEOUT_MS: u32 = 1_000;
 
@@ -37,6 +40,7 @@ pub(crate) async fn make_days(session: &Session) -> Result<(), Error> {
     let made = session
         .script(&format!(
             "BEGIN; SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}; \
+             SELECT pg_advisory_xact_lock({LOCK}); \
              SELECT make_day(day) FROM generate_series({today} - 1, {today} + {DAYS_AHEAD}) d (day); \
              COMMIT"
         ))

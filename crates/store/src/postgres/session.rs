@@ -1,13 +1,15 @@
 //! One connection: how it is set up, what it keeps prepared, and when it is given up.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Row, Statement};
+use tokio_postgres::{AsyncMessage, Client, Connection, Notification, Row, Statement};
 
 use super::address::Address;
 use super::config::{KEEPALIVE, Options, PREPARED_STATEMENTS, SCHEMA};
@@ -15,6 +17,9 @@ use super::fault::{self, Fault};
 
 /// A parameter of a statement.
 pub(crate) type Param<'a> = &'a (dyn ToSql + Sync);
+
+/// Is given what others notify a connection of, while the connection waits: it takes no time.
+pub(crate) type Ear = Arc<dyn Fn(&Notification) + Send + Sync>;
 
 /// The server ends a statement by itself; only one that does not answer at all is left to this.
 const GRACE: Duration = Duration::from_secs(1);
@@ -45,15 +50,28 @@ impl Session {
         options: &Options,
         pace: Pace,
     ) -> Result<Self, Fault> {
+        Self::open_with(address, options, pace, None).await
+    }
+
+    /// One that hears what it is notified of.
+    pub(crate) async fn open_hearing(
+        address: &Address,
+        options: &Options,
+        ear: Ear,
+    ) -> Result<Self, Fault> {
+        Self::open_with(address, options, Pace::Prompt, Some(ear)).await
+    }
+
+    async fn open_with(
+        address: &Address,
+        options: &Options,
+        pace: Pace,
+        ear: Option<Ear>,
+    ) -> Result<Self, Fault> {
         let opening = async {
             let (client, connection) =
                 address.config.connect(address.tls.clone()).await.map_err(|e| Fault::of(&e))?;
-            let driver = Driver(tokio::spawn(async move {
-                // Whoever has the client meets the same failure.
-                if let Err(error) = connection.await {
-                    tracing::debug!(error = fault::explain(&error), "a connection ended");
-                }
-            }));
+            let driver = Driver(tokio::spawn(drive(connection, ear)));
             let statements = Mutex::new(HashMap::new());
             let patience = match pace {
                 Pace::Prompt => options.patience,
@@ -200,6 +218,26 @@ impl Session {
 
 fn silent() -> Fault {
     Fault::Lost("the server did not answer in time".to_owned())
+}
+
+/// Moves the bytes of a connection until it ends.
+async fn drive<S, T>(mut connection: Connection<S, T>, ear: Option<Ear>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
+        match (message, &ear) {
+            (Ok(AsyncMessage::Notification(notification)), Some(ear)) => ear(&notification),
+            // What the server remarks changes nothing.
+            (Ok(_), _) => {}
+            (Err(error), _) => {
+                // Whoever has the client meets the same failure.
+                tracing::debug!(error = fault::explain(&error), "a connection ended");
+                return;
+            }
+        }
+    }
 }
 
 /// The task that moves a connection's bytes; it ends when this is dropped, whatever is under way.

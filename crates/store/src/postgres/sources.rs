@@ -4,7 +4,7 @@ use postrider_core::{Source, SourceId, TenantId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::configuration::{from_json, to_json};
+use super::configuration::{from_json, raise_revision, to_json};
 use super::rows;
 use super::session::Session;
 use super::text::Text;
@@ -75,12 +75,14 @@ pub(crate) async fn put_source(
     session
         .execute(SQL, &[&id, &source.tenant.0, &Text(&spec), &sealed, &created_at, &updated_at])
         .await?;
-    Ok(())
+    raise_revision(session).await
 }
 
 pub(crate) async fn delete_source(session: &Session, id: SourceId) -> Result<(), Error> {
-    session.execute("DELETE FROM sources WHERE id = $1", &[&id.as_i64()]).await?;
-    Ok(())
+    match session.execute("DELETE FROM sources WHERE id = $1", &[&id.as_i64()]).await? {
+        0 => Ok(()),
+        _ => raise_revision(session).await,
+    }
 }
 
 const TABLES: [(&str, &str); 2] = [(ENDPOINT, "endpoints"), (SOURCE, "sources")];
@@ -89,6 +91,9 @@ const TABLES: [(&str, &str); 2] = [(ENDPOINT, "endpoints"), (SOURCE, "sources")]
 pub(crate) async fn reseal(session: &Session, keyring: &Keyring) -> Result<u64, Error> {
     let newest = keyring.newest_id();
     let mut changed = 0;
+    session
+        .execute("UPDATE meta SET value = $2 WHERE name = $1", &[&PROOF, &seal_proof(keyring)])
+        .await?;
     for (kind, table) in TABLES {
         let update = format!("UPDATE {table} SET secrets = $2 WHERE id = $1");
         for row in session.rows(&format!("SELECT id, secrets FROM {table} FOR UPDATE"), &[]).await?
@@ -109,9 +114,37 @@ pub(crate) async fn reseal(session: &Session, keyring: &Keyring) -> Result<u64, 
 
 /// Whether anything in the database needs a key to be read.
 pub(crate) async fn has_sealed(session: &Session) -> Result<bool, Error> {
-    const SQL: &str = "SELECT EXISTS (SELECT 1 FROM endpoints) OR EXISTS (SELECT 1 FROM sources)";
-    match session.row(SQL, &[]).await? {
+    const SQL: &str = "SELECT EXISTS (SELECT 1 FROM endpoints) OR EXISTS (SELECT 1 FROM sources) \
+         OR EXISTS (SELECT 1 FROM meta WHERE name = $1)";
+    match session.row(SQL, &[&PROOF]).await? {
         Some(row) => rows::get(&row, 0),
         None => Ok(false),
     }
+}
+
+/// The row of `meta` that only the key of this database opens.
+const PROOF: &str = "key";
+
+fn seal_proof(keyring: &Keyring) -> Vec<u8> {
+    keyring.seal_in(&context(PROOF, 0), b"the key of this database")
+}
+
+/// Refuses a key that is not the one that others use this database with. The first that comes says
+/// which it is: two nodes that each made one of their own must not both seal with it.
+pub(crate) async fn prove_key(session: &Session, keyring: &Keyring) -> Result<(), Error> {
+    const FIRST: &str = "INSERT INTO meta (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING";
+    // What was there before, or was copied, says it too.
+    for (kind, table) in TABLES {
+        let any = format!("SELECT id, secrets FROM {table} ORDER BY id LIMIT 1");
+        if let Some(row) = session.row(&any, &[]).await? {
+            let (id, sealed): (i64, &[u8]) = (rows::get(&row, 0)?, rows::get(&row, 1)?);
+            let opened = keyring.open(&context(kind, id), sealed);
+            opened.map_err(|error| error.of(format!("the secrets of {kind} {id}")))?;
+        }
+    }
+    session.execute(FIRST, &[&PROOF, &seal_proof(keyring)]).await?;
+    let row = session.row("SELECT value FROM meta WHERE name = $1", &[&PROOF]).await?;
+    let row = row.ok_or_else(|| Error::Damaged("what was written is not there".to_owned()))?;
+    let opened = keyring.open(&context(PROOF, 0), rows::get(&row, 0)?);
+    opened.map(drop).map_err(|error| error.of("the secrets of this database"))
 }

@@ -39,7 +39,7 @@ pub(crate) fn encode(text: &str) -> Cow<'_, str> {
     Cow::Owned(stored)
 }
 
-fn decode(stored: &str) -> Result<String, Box<dyn Error + Sync + Send>> {
+pub(crate) fn decode(stored: &str) -> Result<String, Box<dyn Error + Sync + Send>> {
     if is_plain(stored) {
         return Ok(stored.to_owned());
     }

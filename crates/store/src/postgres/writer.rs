@@ -9,11 +9,12 @@ use super::fault::{self, Fault};
 use super::janitor::Leftovers;
 use super::lines;
 use super::link::{Base, Link};
-use super::owner::Owner;
 use super::pipeline::Pipeline;
+use super::presence::Presence;
 use super::queue::{Batch, Queue, Work};
 use super::session::Session;
 use super::settle;
+use super::slots::Slots;
 use crate::error::Error;
 use crate::journal::Appended;
 use crate::record::{Event, NewEvent, Settle, Settled};
@@ -21,11 +22,12 @@ use crate::record::{Event, NewEvent, Settle, Settled};
 /// What a writer needs.
 pub(crate) struct Writer {
     pub(crate) base: Arc<Base>,
-    pub(crate) owner: Arc<Owner>,
+    pub(crate) presence: Arc<Presence>,
     pub(crate) queue: Arc<Queue>,
     pub(crate) leftovers: Arc<Leftovers>,
-    /// Where it counts.
-    pub(crate) slot: i16,
+    pub(crate) slots: Arc<Slots>,
+    /// Which of the writers it is.
+    pub(crate) index: i16,
 }
 
 /// The statements of a connection that writes.
@@ -49,7 +51,7 @@ impl Writer {
 
     async fn commit(&self, link: &mut Link, batch: &mut Batch) {
         let works = std::mem::take(&mut batch.works);
-        let ready = match self.owner.check() {
+        let ready = match self.presence.check() {
             Ok(()) => self.ready(link).await,
             Err(error) => Err(error),
         };
@@ -105,9 +107,9 @@ impl Writer {
         statements: &Statements,
         works: &[Work],
     ) -> Result<Written, Fault> {
-        let mut tries = 1;
+        let (slot, mut tries) = (self.slots.writer(self.index), 1);
         loop {
-            match together(session, statements, works, self.slot).await {
+            match together(session, statements, works, slot).await {
                 Ok(written) => {
                     self.leftovers.add(written.settled.len());
                     return Ok(written);

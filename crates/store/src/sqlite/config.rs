@@ -13,6 +13,9 @@ pub struct Options {
     pub checkpoint_pages: u32,
     /// The write-ahead log starts over from its beginning when it has reached this size.
     pub wal_limit_bytes: u64,
+    /// Several nodes of this process share the database, each with lanes of its own. Otherwise one
+    /// carries everything.
+    pub shared: bool,
 }
 
 impl Default for Options {
@@ -22,6 +25,7 @@ impl Default for Options {
             max_pages: None,
             checkpoint_pages: 4_000,
             wal_limit_bytes: 64 << 20,
+            shared: false,
         }
     }
 }

@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::batch::Batch;
 use super::sources::{self, ENDPOINT};
-use super::{fault, rows};
+use super::{fault, rows, settle};
 use crate::error::Error;
+use crate::fleet::Tenure;
 use crate::ledger::Position;
 use crate::registry::{JobRecord, JobState, KeyRecord, Role, TenantRecord};
 use crate::sealing::Keyring;
@@ -79,6 +80,12 @@ pub(crate) fn put_endpoint(
         endpoint.created_at.as_millis(),
         endpoint.updated_at.as_millis(),
     ])?;
+    raise_revision(batch)
+}
+
+/// Lets the other nodes know that configuration has changed.
+pub(crate) fn raise_revision(batch: &mut Batch<'_>) -> Result<(), Error> {
+    batch.conn.prepare_cached("UPDATE revision SET n = n + 1")?.execute(())?;
     Ok(())
 }
 
@@ -89,8 +96,10 @@ pub(crate) fn forget_endpoint(batch: &mut Batch<'_>, id: EndpointId) -> Result<(
              WHERE endpoint_id = ?1 AND place = 1) \
          AND NOT EXISTS (SELECT 1 FROM deliveries INDEXED BY deliveries_later \
              WHERE endpoint_id = ?1 AND place > 1)";
-    batch.conn.prepare_cached(SQL)?.execute((id.as_i64(),))?;
-    Ok(())
+    match batch.conn.prepare_cached(SQL)?.execute((id.as_i64(),))? {
+        0 => Ok(()),
+        _ => raise_revision(batch),
+    }
 }
 
 pub(crate) fn failing(conn: &Connection) -> Result<Vec<(EndpointId, Timestamp)>, Error> {
@@ -139,7 +148,8 @@ pub(crate) fn put_key(batch: &mut Batch<'_>, key: &KeyRecord) -> Result<(), Erro
          revoked_at, last_used_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) \
          ON CONFLICT (id) DO UPDATE SET name = excluded.name, sha256 = excluded.sha256, \
          tenant_id = excluded.tenant_id, created_at = excluded.created_at, \
-         expires_at = excluded.expires_at, revoked_at = excluded.revoked_at";
+         expires_at = excluded.expires_at, \
+         revoked_at = coalesce(keys.revoked_at, excluded.revoked_at)";
     let tenant = match key.role {
         Role::Admin => None,
         Role::Tenant(tenant) => Some(tenant.0),
@@ -158,7 +168,7 @@ pub(crate) fn put_key(batch: &mut Batch<'_>, key: &KeyRecord) -> Result<(), Erro
             key.last_used_at.map(Timestamp::as_millis),
         ])
         .map_err(|error| fault::exists(error, || "this key".to_owned()))?;
-    Ok(())
+    raise_revision(batch)
 }
 
 pub(crate) fn touch_keys(batch: &mut Batch<'_>, used: &[(KeyId, Timestamp)]) -> Result<(), Error> {
@@ -194,6 +204,7 @@ pub(crate) fn make_tenant(
         .execute((name, created_at.as_millis()))
         .map_err(|error| fault::exists(error, || format!("a tenant named {name}")))?;
     let id = TenantId(batch.conn.last_insert_rowid());
+    raise_revision(batch)?;
     Ok(TenantRecord { id, name: name.to_owned(), created_at })
 }
 
@@ -230,10 +241,20 @@ pub(crate) fn open_jobs(conn: &Connection) -> Result<Vec<JobRecord>, Error> {
     .collect()
 }
 
-pub(crate) fn put_job(batch: &mut Batch<'_>, job: &JobRecord) -> Result<(), Error> {
+/// False, if `tenure` does not hold: then nothing is changed.
+pub(crate) fn put_job(
+    batch: &mut Batch<'_>,
+    job: &JobRecord,
+    tenure: Option<Tenure>,
+) -> Result<bool, Error> {
     const SQL: &str = "INSERT OR REPLACE INTO jobs (id, tenant_id, state, filter, \
          rate_per_second, matched, replayed, skipped, position_event, position_delivery, \
          created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+    if let Some(tenure) = tenure
+        && !settle::holds(batch.conn, tenure)?
+    {
+        return Ok(false);
+    }
     batch.conn.prepare_cached(SQL)?.execute(params![
         job.id.as_i64(),
         job.tenant.0,
@@ -248,7 +269,7 @@ pub(crate) fn put_job(batch: &mut Batch<'_>, job: &JobRecord) -> Result<(), Erro
         job.created_at.as_millis(),
         job.updated_at.as_millis(),
     ])?;
-    Ok(())
+    Ok(true)
 }
 
 pub(crate) fn highest_id(conn: &Connection) -> Result<i64, Error> {

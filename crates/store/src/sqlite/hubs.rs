@@ -4,6 +4,7 @@ use postrider_core::{HubId, TenantId};
 use rusqlite::{Connection, params};
 
 use super::batch::Batch;
+use super::configuration::raise_revision;
 use super::{fault, rows};
 use crate::error::Error;
 use crate::registry::HubRecord;
@@ -38,10 +39,13 @@ pub(crate) fn put_hub(batch: &mut Batch<'_>, hub: &HubRecord) -> Result<(), Erro
             hub.created_at.as_millis(),
         ])
         .map_err(|error| fault::exists(error, || "a hub with this token".to_owned()))?;
-    Ok(())
+    raise_revision(batch)
 }
 
 pub(crate) fn delete_hub(batch: &mut Batch<'_>, id: HubId) -> Result<(), Error> {
-    batch.conn.prepare_cached("DELETE FROM hubs WHERE id = ?1")?.execute((id.as_i64(),))?;
-    Ok(())
+    const SQL: &str = "DELETE FROM hubs WHERE id = ?1";
+    match batch.conn.prepare_cached(SQL)?.execute((id.as_i64(),))? {
+        0 => Ok(()),
+        _ => raise_revision(batch),
+    }
 }

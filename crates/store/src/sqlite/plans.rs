@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 use super::config::Options;
-use super::{file, history, leases, lists, pages, rows, typed};
+use super::{file, fleet, history, leases, lists, pages, rows, typed};
 use crate::ledger::Direction;
 
 fn plan(conn: &Connection, sql: &str) -> String {
@@ -28,6 +28,7 @@ fn hot_questions_search_their_index_and_do_not_sort() {
             pages::AFTER_NOW.to_owned(),
             "USING COVERING INDEX deliveries_timed (endpoint_id=? AND at>?)",
         ),
+        (fleet::OLDEST_READY.to_owned(), "USING INDEX deliveries_ready (endpoint_id=?)"),
         (pages::NEXT_DUE.to_owned(), "USING COVERING INDEX deliveries_timed (endpoint_id=?)"),
         (
             typed::select(typed::READY_ON),

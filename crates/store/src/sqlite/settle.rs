@@ -1,14 +1,17 @@
 //! Making changes that `step` decided, each if its fence still holds, and moving lines on.
 
+use std::collections::HashMap;
+
 use postrider_core::delivery::State;
 use postrider_core::{EndpointId, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::batch::Batch;
 use super::code::{self, Place};
-use super::{audit, leases, response, rows};
+use super::{audit, leases, response, rows, standing};
 use crate::audit::Audit;
 use crate::error::Error;
+use crate::fleet::Tenure;
 use crate::record::{Attempt, Settle, Settled, Waiting};
 
 /// Every change names all it believes of the row. If any of it is not so, nothing is changed.
@@ -29,7 +32,26 @@ const WITHOUT_ATTEMPT: &str = "UPDATE deliveries SET state = ?6, place = ?7, att
      WHERE id = ?1 AND fence = ?2 AND state = ?3 AND endpoint_id = ?4 AND (line IS NOT NULL) = ?5";
 
 pub(crate) fn settle(batch: &mut Batch<'_>, settles: &[Settle]) -> Result<Vec<Settled>, Error> {
-    settles.iter().map(|settle| settle_one(batch, settle)).collect()
+    // Tenures that were looked up: nobody takes one over in the middle of this.
+    let mut known: HashMap<Tenure, bool> = HashMap::new();
+    let mut settled = Vec::with_capacity(settles.len());
+    for settle in settles {
+        let held = match settle.tenure {
+            None => true,
+            Some(tenure) => match known.get(&tenure) {
+                Some(held) => *held,
+                None => *known.entry(tenure).or_insert(holds(batch.conn, tenure)?),
+            },
+        };
+        settled.push(if held { settle_one(batch, settle)? } else { Settled::Stale });
+    }
+    Ok(settled)
+}
+
+/// Whether nobody has taken over since.
+pub(crate) fn holds(conn: &Connection, tenure: Tenure) -> Result<bool, Error> {
+    const SQL: &str = "SELECT 1 FROM tenures WHERE key = ?1 AND epoch = ?2";
+    Ok(conn.prepare_cached(SQL)?.exists((tenure.charge.key(), tenure.epoch))?)
 }
 
 /// The same, with a row of who asked for it beside each change that was made.
@@ -83,6 +105,9 @@ fn settle_one(batch: &mut Batch<'_>, settle: &Settle) -> Result<Settled, Error> 
     }
     if let Some(result) = &settle.result {
         keep_result(batch.conn, settle, result)?;
+    }
+    if let Some(until) = settle.next.hold_endpoint_until {
+        standing::hold(batch.conn, settle.endpoint, until)?;
     }
     batch.count(settle.endpoint, settle.from, -1, settle.id);
     batch.count(settle.endpoint, settle.next.state, 1, settle.id);

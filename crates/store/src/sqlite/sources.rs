@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::batch::Batch;
-use super::configuration::{from_json, to_json};
+use super::configuration::{from_json, raise_revision, to_json};
 use super::rows;
 use crate::error::Error;
 use crate::sealing::{Keyring, key_id_of};
@@ -75,12 +75,15 @@ pub(crate) fn put_source(
         source.created_at.as_millis(),
         source.updated_at.as_millis(),
     ])?;
-    Ok(())
+    raise_revision(batch)
 }
 
 pub(crate) fn delete_source(batch: &mut Batch<'_>, id: SourceId) -> Result<(), Error> {
-    batch.conn.prepare_cached("DELETE FROM sources WHERE id = ?1")?.execute((id.as_i64(),))?;
-    Ok(())
+    const SQL: &str = "DELETE FROM sources WHERE id = ?1";
+    match batch.conn.prepare_cached(SQL)?.execute((id.as_i64(),))? {
+        0 => Ok(()),
+        _ => raise_revision(batch),
+    }
 }
 
 /// Seals with the newest key what is sealed with another. Returns how many rows that were.

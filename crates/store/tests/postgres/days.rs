@@ -48,6 +48,7 @@ async fn end(store: &Postgres, record: &DeliveryRecord, state: State, at: Timest
         }),
         lease: None,
         result: None,
+        tenure: None,
     };
     let settled = store.settle(vec![settle], Urgency::Now).await.expect("settled");
     assert!(matches!(settled[..], [Settled::Applied { .. }]));

@@ -14,11 +14,16 @@ use postrider_store::record::{Event, NewDelivery, NewEvent};
 use postrider_store::sealing::{Keyring, SealingKey};
 
 mod cluster;
+mod copying;
 mod days;
 mod encrypted;
+mod fleet;
 mod opening;
+mod schema;
 mod sealed;
 mod trouble;
+mod turns;
+mod words;
 
 use cluster::Cluster;
 

@@ -1,6 +1,7 @@
 //! Who may open a database, and which one.
 
 use postrider_store::journal::Journal as _;
+use postrider_store::ledger::Ledger as _;
 use postrider_store::postgres::OpenError;
 
 use super::*;
@@ -14,28 +15,70 @@ async fn refusal(url: &str) -> OpenError {
 }
 
 #[tokio::test]
-async fn a_second_process_is_refused_until_the_first_has_closed() {
+async fn several_processes_share_a_database() {
     let database = Database::new();
-    let store = database.store(few()).await;
-    let refused = refusal(&database.url).await;
-    assert!(matches!(refused, OpenError::InUse(_)), "{refused}");
-    store.append(vec![event(1, &Bytes::new())]).await.expect("the first goes on");
-    store.close().await;
-    let store = Postgres::connect(&database.url, hasty(), keyring()).await.expect("free at once");
-    store.close().await;
+    let [one, two] = [database.store(few()).await, database.store(hasty()).await];
+    one.append(vec![event(1, &Bytes::new())]).await.expect("stored");
+    two.append(vec![event(2, &Bytes::new())]).await.expect("stored");
+    assert_eq!(one.event_count(TenantId::DEFAULT).await.expect("counted"), 2);
+    one.close().await;
+    two.append(vec![event(3, &Bytes::new())]).await.expect("the other goes on");
+    two.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_can_begin_with_an_empty_database_at_the_same_time() {
+    let database = Database::bare();
+    let open = || database.store(few());
+    let (one, two, three) = tokio::join!(open(), open(), open());
+    for (number, store) in (0..).zip([one, two, three]) {
+        store.append(vec![event(number, &Bytes::new())]).await.expect("stored");
+        store.close().await;
+    }
 }
 
 #[tokio::test]
-async fn a_newer_schema_is_refused_and_left_alone() {
+async fn whoever_wants_a_database_alone_gets_it_while_nobody_has_it() {
     let database = Database::new();
-    database.store(few()).await.close().await;
-    database.sql("INSERT INTO postrider.migrations (version, name) VALUES (999, 'later')");
-    let refused = refusal(&database.url).await;
-    assert!(matches!(refused, OpenError::Refused(_)), "{refused}");
-    let said = refused.to_string();
-    assert!(said.contains("newer postrider") && said.contains("999"), "{said}");
-    let versions = database.sql("SELECT max(version) FROM postrider.migrations");
-    assert_eq!(versions, "999");
+    let alone = || Postgres::connect_alone(&database.url, hasty(), keyring());
+    let in_use = |error: OpenError| assert!(matches!(error, OpenError::InUse(_)), "{error}");
+    let [one, two] = [database.store(few()).await, database.store(few()).await];
+    in_use(alone().await.expect_err("two have it"));
+    one.close().await;
+    in_use(alone().await.expect_err("one has it"));
+    two.append(vec![event(1, &Bytes::new())]).await.expect("it goes on");
+    two.close().await;
+
+    let only = alone().await.expect("free at once");
+    in_use(refusal(&database.url).await);
+    in_use(alone().await.expect_err("another has it"));
+    only.append(vec![event(2, &Bytes::new())]).await.expect("stored");
+    only.close().await;
+    database.store(hasty()).await.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_is_no_longer_known_to_be_alone_writes_nothing() {
+    let database = Database::new();
+    let only = Postgres::connect_alone(&database.url, hasty(), keyring()).await.expect("it opens");
+    only.append(vec![event(0, &Bytes::new())]).await.expect("stored");
+    database.sql(
+        "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' \
+         AND mode = 'ExclusiveLock' AND objsubid = 1 AND \
+         database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+    );
+    let mut number = 1;
+    // It is told as soon as the connection has ended.
+    while let Ok(appended) = only.append(vec![event(number, &Bytes::new())]).await {
+        assert_eq!(appended.len(), 1);
+        number += 1;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let other = database.store(hasty()).await;
+    other.close().await;
+    let refused = only.append(vec![event(number, &Bytes::new())]).await.expect_err("for ever");
+    assert!(refused.to_string().contains("begin again"), "{refused}");
+    only.close().await;
 }
 
 #[tokio::test]

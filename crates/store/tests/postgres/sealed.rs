@@ -7,9 +7,8 @@ use postrider_core::endpoint::{Destination, EndpointState, Ordering, Spec, Store
 use postrider_core::pattern::Pattern;
 use postrider_core::policy::{self, Preset};
 use postrider_core::signing::Scheme;
-use postrider_store::Error;
 use postrider_store::journal::Journal as _;
-use postrider_store::postgres::Sealed;
+use postrider_store::postgres::{OpenError, Sealed};
 use postrider_store::registry::Registry as _;
 
 use super::*;
@@ -55,7 +54,7 @@ async fn open(database: &Database, keys: &[u8]) -> Postgres {
 
 #[tokio::test]
 async fn a_secret_is_nowhere_in_the_database() {
-    let database = Database::new();
+    let database = Database::bare();
     let store = open(&database, &[1]).await;
     store.put_endpoint(endpoint(), None).await.expect("stored");
     let read = store.endpoints().await.expect("readable");
@@ -68,17 +67,16 @@ async fn a_secret_is_nowhere_in_the_database() {
 
 #[tokio::test]
 async fn a_new_key_takes_over_and_the_old_one_can_go() {
-    let database = Database::new();
+    let database = Database::bare();
     let store = open(&database, &[1]).await;
     store.put_endpoint(endpoint(), None).await.expect("stored");
     assert_eq!(store.reseal().await.expect("done"), 0, "it is the newest key's already");
     store.close().await;
 
-    let store = open(&database, &[2]).await;
-    let error = store.endpoints().await.expect_err("sealed with another key");
-    assert!(matches!(&error, Error::Refused(_)), "{error}");
+    let other = Keyring::new(vec![key(2)]).expect("a key");
+    let error = Postgres::connect(&database.url, few(), other).await.expect_err("another key");
+    assert!(matches!(&error, OpenError::Refused(_)), "{error}");
     assert!(error.to_string().contains(&key(1).id().to_string()), "{error}");
-    store.close().await;
 
     let store = open(&database, &[2, 1]).await;
     assert_eq!(store.reseal().await.expect("done"), 1);
@@ -90,16 +88,27 @@ async fn a_new_key_takes_over_and_the_old_one_can_go() {
 
 #[tokio::test]
 async fn whoever_makes_keys_is_told_whether_one_is_needed() {
-    let database = Database::new();
+    let database = Database::bare();
     for expected in [Sealed::None, Sealed::Some] {
         let mut told = None;
         let asking = |sealed| {
             told = Some(sealed);
-            Ok::<_, postrider_store::postgres::OpenError>(keyring())
+            Ok::<_, OpenError>(keyring())
         };
         let store = Postgres::connect_asking(&database.url, few(), asking).await.expect("it opens");
         assert_eq!(told, Some(expected));
         store.put_endpoint(endpoint(), None).await.expect("stored");
         store.close().await;
     }
+}
+
+#[tokio::test]
+async fn a_node_with_another_key_is_refused_even_before_there_is_a_secret() {
+    let database = Database::new();
+    let first = database.store(few()).await;
+    let other = Keyring::new(vec![SealingKey::from_bytes([9; 32])]).expect("one key");
+    let refused = Postgres::connect(&database.url, few(), other).await.expect_err("another key");
+    assert!(matches!(refused, OpenError::Refused(_)), "{refused}");
+    database.store(few()).await.close().await;
+    first.close().await;
 }

@@ -13,6 +13,7 @@ use postrider_store::sealing::{Keyring, SealingKey};
 use postrider_store::sqlite::{Options, Sqlite};
 use tempfile::TempDir;
 
+mod company;
 mod files;
 mod leases;
 mod log;
@@ -43,7 +44,7 @@ impl Directory {
 #[async_trait]
 impl Place for Directory {
     async fn open(&self) -> Arc<dyn Store> {
-        Arc::new(self.store(Options::default()))
+        Arc::new(self.store(Options { shared: true, ..Options::default() }))
     }
 }
 

@@ -176,6 +176,7 @@ pub(super) fn success(id: DeliveryId) -> Settle {
         }),
         lease: None,
         result: None,
+        tenure: None,
     }
 }
 

@@ -15,7 +15,7 @@ const CHUNK_BYTES: usize = 16 << 10;
 
 /// What vanishes on the way. Neither side is told: no connection ends by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Vanishing {
+pub(crate) enum Vanishing {
     Nothing,
     /// All from the hub, but for so many bytes of what comes first.
     FromHub {
@@ -54,7 +54,7 @@ impl Vanishing {
 
 /// A wire that hubs dial instead of their gateway. It has one address, wherever the gateway is.
 #[derive(Debug)]
-pub(super) struct Proxy {
+pub(crate) struct Proxy {
     address: SocketAddr,
     shared: Arc<Shared>,
     listening: JoinHandle<()>,
@@ -91,7 +91,7 @@ impl Drop for Proxy {
 }
 
 impl Proxy {
-    pub(super) async fn start(gateway: SocketAddr) -> Self {
+    pub(crate) async fn start(gateway: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let shared = Arc::new(Shared {
@@ -115,42 +115,42 @@ impl Proxy {
         Self { address, shared, listening }
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
     /// Where new connections lead. Without a gateway they neither get through nor fail.
-    pub(super) fn lead_to(&self, gateway: Option<SocketAddr>) {
+    pub(crate) fn lead_to(&self, gateway: Option<SocketAddr>) {
         self.shared.gateway.send_replace(gateway);
     }
 
     /// What vanishes on the connections of now. Later ones carry all.
-    pub(super) fn lose(&self, vanishing: Vanishing) {
+    pub(crate) fn lose(&self, vanishing: Vanishing) {
         for line in self.shared.lines().iter() {
             line.vanishing.send_replace(vanishing);
         }
     }
 
     /// Ends the connections of now, for both sides.
-    pub(super) fn cut(&self) {
+    pub(crate) fn cut(&self) {
         for line in self.shared.lines().drain(..) {
             line.carrying.abort();
         }
     }
 
     /// How many bytes from hubs have vanished.
-    pub(super) fn vanished(&self) -> u64 {
+    pub(crate) fn vanished(&self) -> u64 {
         *self.shared.vanished.borrow()
     }
 
-    pub(super) async fn until_vanished(&self, bytes: u64) {
+    pub(crate) async fn until_vanished(&self, bytes: u64) {
         let mut vanished = self.shared.vanished.subscribe();
         let enough = within("the loss of an answer", vanished.wait_for(|lost| *lost >= bytes));
         drop(enough.await.expect("the sender is ours"));
     }
 
     /// Waits until so many connections have been dialed since the start.
-    pub(super) async fn until_dialed(&self, times: usize) {
+    pub(crate) async fn until_dialed(&self, times: usize) {
         let mut dialed = self.shared.dialed.subscribe();
         let enough = within("a connection", dialed.wait_for(|dialed| *dialed >= times));
         drop(enough.await.expect("the sender is ours"));
