@@ -26,7 +26,7 @@ use tracing_subscriber::EnvFilter;
 use crate::signals::Signals;
 use crate::stores::{Opened, Place, StoreArgs};
 use crate::{Failure, settings};
-use node::NodeArgs;
+use node::{NodeArgs, Spot};
 
 const LARGEST_EVENT: usize = 100 << 20;
 
@@ -175,6 +175,11 @@ async fn serve(args: Args, mut options: Options) -> Result<(), Failure> {
         .with_context(|| format!("cannot listen on {}", args.listen))?;
     let address = listener.local_addr()?;
     options.node.address = address.to_string();
+    let spot = match place {
+        Place::Server(_) => Spot::take(args.store.data()),
+        Place::File(_) => None,
+    };
+    options.node.place = spot.as_ref().map(|spot| spot.name.clone());
     let node_name = options.node.name.clone();
     let entropy = Arc::new(SystemEntropy);
     let new_key = ensure_admin_key(

@@ -81,6 +81,10 @@ impl Place {
 }
 
 impl StoreArgs {
+    pub(crate) fn data(&self) -> &Path {
+        &self.data
+    }
+
     pub(crate) fn place(&self) -> Result<Place, Failure> {
         let Some(url) = &self.store else { return Ok(Place::File(self.data.join(DATABASE))) };
         // What was given may hold a password.

@@ -55,6 +55,9 @@ pub struct NodeOptions {
     pub name: String,
     /// Where it listens, for people.
     pub address: String,
+    /// What only one process at a time can be in, such as a locked file of this machine: whoever was
+    /// there before is gone, and need not be waited for.
+    pub place: Option<String>,
     /// For how long the others wait for a node that does not answer before they take over.
     pub lease: Duration,
     /// How many lanes a new store gets.
@@ -66,6 +69,7 @@ impl Default for NodeOptions {
         Self {
             name: "postrider".into(),
             address: String::new(),
+            place: None,
             lease: Duration::from_secs(10),
             lanes: DEFAULT_LANES,
         }
@@ -294,6 +298,7 @@ fn new_node(options: &NodeOptions, now: Timestamp) -> NewNode {
         name: options.name.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
         address: options.address.clone(),
+        place: options.place.clone(),
         lease: options.lease,
         lanes: options.lanes,
         now,

@@ -183,6 +183,7 @@ macro_rules! conformance {
                 one_that_left_is_no_member,
                 one_that_nobody_knows_is_no_member,
                 a_dead_node_is_remembered_with_what_it_has,
+                whoever_comes_back_to_its_place_waits_for_nobody,
                 a_hub_is_with_whoever_seized_it_last,
                 members_survive_closing,
             }

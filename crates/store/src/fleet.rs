@@ -109,6 +109,9 @@ pub struct NewNode {
     pub version: String,
     /// Where it listens, for people.
     pub address: String,
+    /// What only one process at a time can be in, if there is such a thing: whoever was there before
+    /// is gone, and what it had is free at once.
+    pub place: Option<String>,
     /// For how long it is believed to live after each beat.
     pub lease: Duration,
     /// How many lanes there are to be, if that has not been said yet.

@@ -1,5 +1,7 @@
 //! What a node says of itself where several share one server, and how many connections it has there.
 
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -98,6 +100,39 @@ impl NodeArgs {
     }
 }
 
+/// The file that a process keeps locked while it is a node.
+const LOCK: &str = "postrider.node";
+/// What tells this run of the machine from every other.
+const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+
+/// Where a node runs: a file that it has locked, on this run of this machine. Nobody else can be
+/// there, so whoever was there before is gone.
+#[derive(Debug)]
+pub(super) struct Spot {
+    pub(super) name: String,
+    /// Locked for as long as this is kept.
+    _lock: File,
+}
+
+impl Spot {
+    /// None if another process is there, or the machine does not say enough of itself: then a node
+    /// that died here is waited for, as one that died elsewhere is.
+    pub(super) fn take(directory: &Path) -> Option<Self> {
+        let boot = std::fs::read_to_string(BOOT).ok()?;
+        let lock = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(directory.join(LOCK))
+            .ok()?;
+        lock.try_lock().ok()?;
+        let file = lock.metadata().ok()?;
+        let name = format!("{}/{}/{}", boot.trim(), file.dev(), file.ino());
+        Some(Self { name, _lock: lock })
+    }
+}
+
 /// Says as well what all of them come to: that is what the server has to have room for.
 fn writers_help() -> String {
     let usual = postgres::Options::default();
@@ -144,6 +179,19 @@ mod tests {
     use clap::{CommandFactory as _, Parser};
 
     use super::*;
+
+    #[test]
+    fn one_process_at_a_time_has_a_spot_and_the_next_has_the_same() {
+        let [here, there] = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
+        let first = Spot::take(here.path()).expect("free");
+        assert!(Spot::take(here.path()).is_none(), "somebody is there");
+        let other = Spot::take(there.path()).expect("free");
+        assert_ne!(first.name, other.name);
+        let name = first.name.clone();
+        drop(first);
+        assert_eq!(Spot::take(here.path()).expect("free again").name, name);
+        assert!(Spot::take(&here.path().join("nowhere")).is_none());
+    }
 
     #[derive(Debug, Parser)]
     struct Sample {

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::client::Connection;
 use crate::gateway::{KEY, Launch};
-use crate::sink::{Reply, Sink};
+use crate::sink::{Arrival, Reply, Sink};
 
 const IN_FLIGHT: u64 = 5;
 
@@ -76,7 +76,7 @@ async fn an_attempt_that_hangs_beyond_the_limit_is_cut_off_and_made_again() {
     sink.until("the second attempt", |seen| seen.delivered.contains(&event)).await;
     let [cut_off, again] = &sink.arrivals()[..] else { panic!("{:?}", sink.arrivals()) };
     // An attempt of which nothing is known has not been counted.
-    assert_eq!(cut_off, again);
+    assert_eq!(cut_off, &Arrival { at: cut_off.at, ..again.clone() });
     gateway.stop().await;
     let gateway = launch.start().await;
     let delivery = gateway.delivery_of(&event).await;

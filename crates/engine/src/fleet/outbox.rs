@@ -18,7 +18,7 @@ use crate::scheduler::charge_of;
 use crate::shared::Shared;
 
 /// Between two words about the same.
-const GATHER: Duration = Duration::from_millis(5);
+const GATHER: Duration = Duration::from_millis(10);
 /// Endpoints named in one word.
 const ENDPOINTS: usize = 150;
 /// Notices that wait to be told; beyond that the oldest are lost.

@@ -12,7 +12,7 @@ use crate::breaker::Breaker;
 use crate::route::Route;
 
 /// What another node says it has stored is read no sooner than this after the last page.
-const BETWEEN_PAGES: Duration = Duration::from_millis(20);
+const BETWEEN_PAGES: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(crate) struct Charges {

@@ -33,6 +33,7 @@ impl Scene {
             name: "b\u{fc}ro".to_owned(),
             version: "1.2.3".to_owned(),
             address: "127.0.0.1:8080".to_owned(),
+            place: None,
             lease,
             lanes,
             now: self.now,

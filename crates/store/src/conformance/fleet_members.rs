@@ -217,3 +217,19 @@ pub async fn members_survive_closing(place: &dyn Place) {
     let new = scene.joined(LONG, 5).await;
     assert_eq!((new.number, new.lanes), (3, 5), "numbers in use or at rest are not given");
 }
+
+pub async fn whoever_comes_back_to_its_place_waits_for_nobody(place: &dyn Place) {
+    let scene = Scene::new(place).await;
+    let at = |spot: &str| NewNode { place: Some(spot.to_owned()), ..scene.newcomer(LONG, 4) };
+    let join = async |new: NewNode| scene.fleet().join(new).await.expect("joined");
+    let before = join(at("here")).await;
+    assert_eq!(lanes_of(&scene.beat(before.node).await, before.node).len(), 4);
+    let elsewhere = join(at("there")).await;
+    assert!(lanes_of(&scene.beat(elsewhere.node).await, elsewhere.node).is_empty());
+
+    let after = join(at("here")).await;
+    assert_ne!(after.number, before.number, "it may still have made ids");
+    let gone = scene.fleet().beat(scene.pulse(before.node)).await.expect("answered");
+    assert!(gone.is_none(), "it is no member any more");
+    assert_eq!(lanes_of(&scene.beat(after.node).await, after.node).len(), 2, "its share, at once");
+}

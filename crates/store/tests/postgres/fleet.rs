@@ -24,6 +24,7 @@ pub(super) fn new_node(lease: Duration) -> NewNode {
         name: "a node".to_owned(),
         version: "1.2.3".to_owned(),
         address: "127.0.0.1:1".to_owned(),
+        place: None,
         lease,
         lanes: LANES,
         // The server knows better.

@@ -13,7 +13,8 @@ use crate::postgres::rows;
 use crate::postgres::session::Session;
 use crate::postgres::text::Text;
 
-const JOIN: &str = "SELECT its_id, its_number, lanes FROM join_nodes($1, $2, $3, $4, $5, $6, $7)";
+const JOIN: &str = "SELECT its_id, its_number, lanes FROM \
+     join_nodes($1, $2, $3, $4, $5, $6, $7, $8)";
 
 const NODES: &str = "SELECT n.id, n.number, n.name, n.version, n.address, n.joined_at, n.seen_at, \
          n.until, n.until > clock.now, n.in_flight, n.waiting_since, \
@@ -26,9 +27,10 @@ pub(crate) async fn join(session: &Session, new: &NewNode) -> Result<Joined, Err
     let lease = millis(new.lease.min(LONGEST_LEASE)).max(1);
     let lanes = i32::from(new.lanes.clamp(1, MAX_LANES));
     let (name, version, address) = (Text(&new.name), Text(&new.version), Text(&new.address));
+    let place = new.place.as_deref().map(Text);
     let (rest, memory) = (millis(NUMBER_REST), millis(NODE_MEMORY));
     let row = session
-        .row(JOIN, &[&name, &version, &address, &lease, &lanes, &rest, &memory])
+        .row(JOIN, &[&name, &version, &address, &place, &lease, &lanes, &rest, &memory])
         .await?
         .ok_or_else(no_answer)?;
     let Some(node) = rows::get::<Option<i64>>(&row, 0)? else {

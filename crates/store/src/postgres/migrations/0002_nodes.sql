@@ -6,6 +6,7 @@ CREATE TABLE nodes (
     name          text NOT NULL,
     version       text NOT NULL,
     address       text NOT NULL,
+    place         text, -- where no two can be at the same time
     lease_ms      bigint NOT NULL, -- 0: it left
     joined_at     bigint NOT NULL,
     seen_at       bigint NOT NULL,
@@ -44,7 +45,7 @@ $$;
 -- The lowest number is taken that no node has or had until a short while ago. If there is none,
 -- nothing comes back.
 CREATE FUNCTION join_nodes(
-    its_name text, its_version text, its_address text, its_lease_ms bigint,
+    its_name text, its_version text, its_address text, its_place text, its_lease_ms bigint,
     wanted_lanes integer, rest_ms bigint, memory_ms bigint,
     OUT its_id bigint, OUT its_number smallint, OUT lanes integer
 ) LANGUAGE plpgsql AS $$
@@ -54,6 +55,8 @@ BEGIN
     PERFORM lock_nodes();
     now_ms := clock_ms();
     DELETE FROM nodes WHERE until < now_ms - memory_ms;
+    UPDATE tenures SET node_id = NULL WHERE node_id IN (SELECT id FROM nodes WHERE place = its_place);
+    UPDATE nodes SET until = least(until, now_ms), lease_ms = 0 WHERE place = its_place;
     lanes := (SELECT count(*) FROM tenures WHERE key <= 65535);
     IF lanes = 0 THEN
         lanes := wanted_lanes;
@@ -62,9 +65,10 @@ BEGIN
     its_number := (SELECT min(free) FROM generate_series(0, 255) free WHERE NOT EXISTS
         (SELECT 1 FROM nodes n WHERE n.number = free AND n.until > now_ms - rest_ms));
     IF its_number IS NOT NULL THEN
-        INSERT INTO nodes (number, name, version, address, lease_ms, joined_at, seen_at, until)
-            VALUES (its_number, its_name, its_version, its_address, its_lease_ms, now_ms, now_ms,
-                now_ms + its_lease_ms)
+        INSERT INTO nodes (number, name, version, address, place, lease_ms, joined_at, seen_at,
+                until)
+            VALUES (its_number, its_name, its_version, its_address, its_place, its_lease_ms, now_ms,
+                now_ms, now_ms + its_lease_ms)
             RETURNING id INTO its_id;
     END IF;
 END $$;

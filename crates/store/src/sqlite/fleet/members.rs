@@ -30,9 +30,12 @@ pub(crate) fn join(
     now: Timestamp,
 ) -> Result<Option<Joined>, Error> {
     const SQL: &str = "INSERT INTO nodes \
-         (number, name, version, address, lease_ms, joined_at, seen_at, until) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?6 + ?5)";
+         (number, name, version, address, lease_ms, joined_at, seen_at, until, place) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?6 + ?5, ?7)";
     forget(conn, now.minus(MEMORY))?;
+    if let Some(place) = &new.place {
+        end_predecessors(conn, place, now)?;
+    }
     let lanes = lanes(conn, new.lanes)?;
     let Some(number) = free_number(conn, now)? else { return Ok(None) };
     let lease_ms = i64::try_from(new.lease.as_millis()).unwrap_or(i64::MAX);
@@ -43,8 +46,21 @@ pub(crate) fn join(
         new.address,
         lease_ms.clamp(1, Timestamp::MAX.as_millis()),
         now.as_millis(),
+        new.place,
     ])?;
     Ok(Some(Joined { node: NodeId(conn.last_insert_rowid()), number, lanes }))
+}
+
+/// Whoever was in a place before is gone.
+fn end_predecessors(conn: &Connection, place: &str, now: Timestamp) -> Result<(), Error> {
+    conn.prepare_cached(
+        "UPDATE tenures SET node_id = NULL \
+         WHERE node_id IN (SELECT id FROM nodes WHERE place = ?1)",
+    )?
+    .execute((place,))?;
+    conn.prepare_cached("UPDATE nodes SET until = min(until, ?2), lease_ms = 0 WHERE place = ?1")?
+        .execute((place, now.as_millis()))?;
+    Ok(())
 }
 
 /// Forgets those that ended before. What they had and nobody took stays free: nobody has their id

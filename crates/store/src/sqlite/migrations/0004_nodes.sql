@@ -7,6 +7,7 @@ CREATE TABLE nodes (
     name          TEXT NOT NULL,
     version       TEXT NOT NULL,
     address       TEXT NOT NULL,
+    place         TEXT, -- where no two can be at the same time
     lease_ms      INTEGER NOT NULL, -- 0: it left
     joined_at     INTEGER NOT NULL,
     seen_at       INTEGER NOT NULL,
