@@ -101,6 +101,7 @@ async fn join(fleet: &dyn Fleet) -> Result<(u8, Tenure)> {
         name: "bench".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         address: String::new(),
+        place: None,
         lease: LEASE,
         lanes: DEFAULT_LANES,
         now: now(),
