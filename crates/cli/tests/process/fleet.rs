@@ -58,10 +58,13 @@ fn scaled(short: Duration, long: Duration) -> Duration {
 type Roster = Vec<Option<SocketAddr>>;
 
 struct Fleet {
+    /// Without a place of their own.
     launches: Vec<Launch>,
+    /// In which directory each is, one after another.
+    places: Vec<usize>,
     nodes: Vec<Option<Gateway>>,
     roster: watch::Sender<Roster>,
-    _directory: TempDir,
+    directory: TempDir,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -74,9 +77,9 @@ impl Fleet {
     /// All three nodes, at the same time.
     async fn on(store: &str, lease: Duration) -> Self {
         let mut fleet = Self::idle(store, lease).await;
-        let starting = fleet.launches.iter().map(Launch::start);
-        fleet.nodes =
-            futures_util::future::join_all(starting).await.into_iter().map(Some).collect();
+        let starting = (0..NAMES.len()).map(|node| fleet.begin(node));
+        let started = futures_util::future::join_all(starting).await;
+        fleet.nodes = started.into_iter().map(Some).collect();
         fleet.announce();
         fleet
     }
@@ -92,7 +95,7 @@ impl Fleet {
             .expect("written");
         let lease = format!("{}ms", lease.as_millis());
         let launch = |name| {
-            Launch::serve(&directory.path().join(name))
+            Launch::serving()
                 .and(["--node-name", name, "--lease", &lease])
                 .variable("POSTRIDER_STORE", store)
                 .variable("POSTRIDER_SECRET_KEY_FILE", &key)
@@ -100,7 +103,14 @@ impl Fleet {
         let launches: Vec<Launch> = NAMES.into_iter().map(launch).collect();
         let nodes = NAMES.iter().map(|_| None).collect();
         let roster = watch::Sender::new(vec![None; NAMES.len()]);
-        Self { launches, nodes, roster, _directory: directory, _turn: turn }
+        let places = vec![0; NAMES.len()];
+        Self { launches, places, nodes, roster, directory, _turn: turn }
+    }
+
+    /// Starts a node in its place.
+    async fn begin(&self, node: usize) -> Gateway {
+        let place = format!("{}{}", NAMES[node], self.places[node]);
+        self.launches[node].clone().with_data(&self.directory.path().join(place)).start().await
     }
 
     fn announce(&self) {
@@ -147,10 +157,18 @@ impl Fleet {
         self.node(node).process.signal("CONT");
     }
 
+    /// Starts a node where it was before: it takes back what it had.
     async fn launch(&mut self, node: usize) {
         assert!(self.nodes[node].is_none(), "it runs");
-        self.nodes[node] = Some(self.launches[node].start().await);
+        self.nodes[node] = Some(self.begin(node).await);
         self.announce();
+    }
+
+    /// Starts a node as one that replaces it on another machine: nobody can tell that the one before
+    /// is gone.
+    async fn replace(&mut self, node: usize) {
+        self.places[node] += 1;
+        self.launch(node).await;
     }
 
     /// What a node says of all nodes; none while it cannot say.

@@ -33,9 +33,17 @@ impl Launch {
 
     /// `postrider serve` on a free port, with the key [`KEY`], allowed to send to this machine.
     pub(crate) fn serve(data: &Path) -> Self {
+        Self::serving().with_data(data)
+    }
+
+    /// The same, without a directory.
+    pub(crate) fn serving() -> Self {
         Self::with(["serve", "--listen", "127.0.0.1:0", "--allow-destination", "127.0.0.0/8"])
-            .and([OsStr::new("--data"), data.as_os_str()])
             .variable("POSTRIDER_ADMIN_KEY", KEY)
+    }
+
+    pub(crate) fn with_data(self, data: &Path) -> Self {
+        self.and([OsStr::new("--data"), data.as_os_str()])
     }
 
     pub(crate) fn and<A: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
