@@ -114,7 +114,7 @@ fn check_repeats(route: &Route, repeats: &[Repeat], kills: &[Kill]) {
 /// The first arrival at each endpoint that a killed node carried.
 fn check_takeovers(route: &Route, kills: &[Kill]) {
     for successor in [Successor::Elsewhere, Successor::InPlace] {
-        let mut longest = None;
+        let mut longest: Option<Duration> = None;
         for kill in kills.iter().filter(|kill| kill.successor == successor) {
             for target in &kill.carried {
                 let arrivals = route.targets[*target].sink.arrivals();
