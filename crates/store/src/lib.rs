@@ -22,6 +22,8 @@ pub mod copy;
 pub mod postgres;
 pub mod sqlite;
 
+mod stored;
+
 pub use error::Error;
 pub use fleet::Fleet;
 pub use journal::Journal;

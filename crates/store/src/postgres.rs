@@ -44,17 +44,6 @@ use crate::record::{
 use crate::registry::{HubRecord, JobRecord, KeyRecord, Registry, Standing, TenantRecord};
 use crate::sealing::Keyring;
 
-// The stored forms that all backends share.
-#[expect(clippy::duplicate_mod, reason = "the stored form is that of every backend")]
-#[path = "sqlite/code.rs"]
-mod code;
-#[expect(clippy::duplicate_mod, reason = "the stored form is that of every backend")]
-#[path = "sqlite/headers.rs"]
-mod headers;
-#[expect(clippy::duplicate_mod, reason = "the stored form is that of every backend")]
-#[path = "sqlite/response.rs"]
-mod response;
-
 mod address;
 mod config;
 mod fault;

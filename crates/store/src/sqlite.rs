@@ -35,9 +35,6 @@ use crate::record::{
 use crate::registry::{HubRecord, JobRecord, KeyRecord, Registry, Standing, TenantRecord};
 use crate::sealing::Keyring;
 
-mod code;
-mod headers;
-mod response;
 mod rows;
 mod schema;
 

@@ -5,19 +5,20 @@ use std::sync::{Arc, LazyLock};
 
 use postrider_core::delivery::State;
 use postrider_core::{Delivery, DeliveryId, EventId, SourceId, Timestamp};
-use serde_json::Value;
 use tokio_postgres::{Row, Statement};
 
-use super::code::Place;
 use super::fault::{self, Fault};
 use super::pipeline::Pipeline;
 use super::rows;
 use super::session::Session;
 use super::text::Text;
-use super::{headers, history, lines};
+use super::{history, lines};
 use crate::error::Error;
 use crate::journal::Appended;
 use crate::record::{Event, NewDelivery, NewEvent, Waiting, delivery_id};
+use crate::stored::code::Place;
+use crate::stored::content::{same_body, same_metadata};
+use crate::stored::headers;
 
 const EVENT_COLUMNS: &str = "id, tenant_id, received_at, deliver_at, source_id, deliveries, \
      verified, kind, content_type, idempotency_key, ordering_key, metadata, filter_errors, \
@@ -421,32 +422,6 @@ fn compare(row: &Row, event: &Event) -> Result<Appended, Error> {
     } else {
         Appended::Conflict { id }
     })
-}
-
-fn same_metadata(stored: Option<&str>, new: Option<&str>) -> bool {
-    match (stored, new) {
-        (Some(stored), Some(new)) => stored == new || same_json(stored.as_bytes(), new.as_bytes()),
-        (None, None) => true,
-        (Some(_), None) | (None, Some(_)) => false,
-    }
-}
-
-/// A producer that sends an event again may write the same JSON with other spaces or in another
-/// order.
-fn same_body(stored: &[u8], event: &Event) -> bool {
-    stored == event.body || (is_json(&event.content_type) && same_json(stored, &event.body))
-}
-
-fn same_json(one: &[u8], other: &[u8]) -> bool {
-    match (serde_json::from_slice::<Value>(one), serde_json::from_slice::<Value>(other)) {
-        (Ok(one), Ok(other)) => one == other,
-        (Ok(_) | Err(_), Err(_)) | (Err(_), Ok(_)) => false,
-    }
-}
-
-fn is_json(content_type: &str) -> bool {
-    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    essence == "application/json" || essence.ends_with("+json")
 }
 
 /// In their lines they go by their event, which is older than most of what is there.

@@ -1,20 +1,22 @@
 //! Endpoints, keys, tenants and jobs: few rows, read at start and written rarely.
 
-use postrider_core::endpoint::{Endpoint, EndpointState, StoredSecret, Tls};
+use postrider_core::endpoint::{Endpoint, StoredSecret, Tls};
 use postrider_core::{DeliveryId, EndpointId, EventId, JobId, KeyId, TenantId, Timestamp};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio_postgres::Row;
 
 use super::session::Session;
-use super::sources::{self, ENDPOINT};
+use super::sources::ENDPOINT;
 use super::text::Text;
 use super::{fault, rows};
 use crate::error::Error;
 use crate::fleet::Tenure;
 use crate::ledger::Position;
-use crate::registry::{JobRecord, JobState, KeyRecord, Role, TenantRecord};
+use crate::registry::{JobRecord, KeyRecord, Role, TenantRecord};
 use crate::sealing::Keyring;
+use crate::stored::sealed::{seal, unseal};
+use crate::stored::words::{endpoint_state, job_state, job_state_text, stored_count, to_json};
 
 /// What of an endpoint is sealed.
 #[derive(Serialize, Deserialize)]
@@ -35,7 +37,7 @@ pub(crate) async fn endpoints(
         .iter()
         .map(|row| {
             let id: i64 = rows::get(row, 0)?;
-            let private: Private = sources::unseal(keyring, ENDPOINT, id, rows::get(row, 4)?)?;
+            let private: Private = unseal(keyring, ENDPOINT, id, rows::get(row, 4)?)?;
             Ok(Endpoint {
                 id: EndpointId::from_i64(id),
                 tenant: TenantId(rows::get(row, 1)?),
@@ -64,7 +66,7 @@ pub(crate) async fn put_endpoint(
     let private = Private { signing: endpoint.secrets.clone(), tls: endpoint.tls.clone() };
     let id = endpoint.id.as_i64();
     let spec = to_json(&endpoint.spec)?;
-    let sealed = sources::seal(keyring, ENDPOINT, id, &private)?;
+    let sealed = seal(keyring, ENDPOINT, id, &private)?;
     let (created_at, updated_at) =
         (endpoint.created_at.as_millis(), endpoint.updated_at.as_millis());
     let (tenant, state) = (endpoint.tenant.0, endpoint.state.as_str());
@@ -314,35 +316,6 @@ fn job_record(row: &Row) -> Result<JobRecord, Error> {
         created_at: rows::time(row, 10)?,
         updated_at: rows::time(row, 11)?,
     })
-}
-
-fn stored_count(count: u64) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
-}
-
-const fn job_state_text(state: JobState) -> &'static str {
-    match state {
-        JobState::Running => "running",
-        JobState::Finished => "finished",
-    }
-}
-
-fn job_state(text: &str) -> Result<JobState, Error> {
-    [JobState::Running, JobState::Finished]
-        .into_iter()
-        .find(|state| job_state_text(*state) == text)
-        .ok_or_else(|| Error::Damaged(format!("{text:?} is no state of a job")))
-}
-
-fn endpoint_state(text: &str) -> Result<EndpointState, Error> {
-    EndpointState::ALL
-        .into_iter()
-        .find(|state| state.as_str() == text)
-        .ok_or_else(|| Error::Damaged(format!("{text:?} is no state of an endpoint")))
-}
-
-pub(crate) fn to_json(value: &impl Serialize) -> Result<String, Error> {
-    serde_json::to_string(value).map_err(|error| Error::Damaged(error.to_string()))
 }
 
 pub(crate) fn from_json<T: DeserializeOwned>(row: &Row, column: usize) -> Result<T, Error> {

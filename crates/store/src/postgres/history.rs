@@ -3,13 +3,13 @@
 use postrider_core::delivery::State;
 use postrider_core::{DeliveryId, EndpointId, EventId, TenantId};
 
-use super::code;
 use super::rows::{self, Body};
 use super::session::Session;
 use super::text::Text;
 use crate::error::Error;
 use crate::ledger::{Count, DeliveryFilter, DeliveryQuery, Direction, MAX_ATTEMPTS};
 use crate::record::{Attempt, DeliveryRecord, Event, MAX_DELIVERIES_PER_EVENT};
+use crate::stored::code;
 
 /// The most deliveries shown of one event: all made when it was accepted, and as many replays.
 const MAX_OF_EVENT: usize = 2 * MAX_DELIVERIES_PER_EVENT;

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use postrider_core::{DeliveryId, Timestamp};
 use tokio_postgres::Row;
 
-use super::code;
 use super::rows::{self, Body};
 use super::session::Session;
 use crate::error::Error;
 use crate::journal::{Lapsed, MAX_PAGE};
 use crate::record::Leased;
+use crate::stored::code;
+use crate::stored::hot::HOT;
 
 pub(crate) async fn leased(
     session: &Session,
@@ -44,13 +45,13 @@ pub(crate) async fn lapsed(
     Ok(lapsed)
 }
 
-/// Reads the columns of [`rows::HOT`], when the lease began, and the event without its body.
+/// Reads the columns of [`HOT`], when the lease began, and the event without its body.
 fn select(from: &str) -> String {
     format!(
         "SELECT u.*, {} FROM (SELECT {}, last_attempt_at FROM {from}) u \
          LEFT JOIN {} ON true",
         rows::EVENT,
-        rows::HOT,
+        HOT,
         rows::EVENT_OF_DELIVERY
     )
 }

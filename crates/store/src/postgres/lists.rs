@@ -3,16 +3,17 @@
 use postrider_core::{DeliveryId, EndpointId, EventId, SourceId, TenantId, Timestamp};
 use tokio_postgres::Row;
 
+use super::history;
 use super::rows::{self, Body};
 use super::session::{Param, Session};
 use super::text::Text;
-use super::{code, history};
 use crate::error::Error;
-use crate::journal::MAX_PAGE;
 use crate::ledger::{
     DeliveryFilter, DeliveryQuery, Direction, EventQuery, Listed, MAX_SCAN, Position,
 };
 use crate::record::{DeliveryRecord, Event};
+use crate::stored::code;
+use crate::stored::pages::{key_bounds, order, page_limit, page_of, position};
 
 /// Deliveries that match. What is asked for decides how they are found, and thereby their order.
 pub(crate) async fn deliveries(
@@ -140,54 +141,14 @@ async fn by_ids(
          (SELECT * FROM deliveries WHERE id = wanted OFFSET 0) d",
         rows::RECORD
     );
-    let mut found = session
+    let found = session
         .rows(&sql, &[&ids])
         .await?
         .iter()
         .map(rows::record)
         .filter(|record| record.as_ref().map_or(true, |record| matches(record, tenant, query)))
         .collect::<Result<Vec<_>, Error>>()?;
-    found.sort_unstable_by_key(position);
-    if query.direction == Direction::NewestFirst {
-        found.reverse();
-    }
-    if let Some(after) = query.after {
-        found.retain(|record| match query.direction {
-            Direction::OldestFirst => position(record) > after,
-            Direction::NewestFirst => position(record) < after,
-        });
-    }
-    let limit = page_limit(query.limit);
-    let next = if found.len() > limit { found.get(limit - 1).map(position) } else { None };
-    found.truncate(limit);
-    Ok(Listed { rows: found, next })
-}
-
-fn position(record: &DeliveryRecord) -> Position {
-    Position { event: record.event, delivery: record.id }
-}
-
-const fn order(direction: Direction) -> &'static str {
-    match direction {
-        Direction::OldestFirst => "ASC",
-        Direction::NewestFirst => "DESC",
-    }
-}
-
-/// The ids between which a walk by key has to look, both excluded.
-fn key_bounds(query: &DeliveryQuery) -> (i64, i64) {
-    let floor = |time: Timestamp| DeliveryId::floor(time).as_i64();
-    let low = query.filter.since.map_or(0, |since| floor(since) - 1);
-    let high = query.filter.until.map_or(i64::MAX, floor);
-    match (query.after, query.direction) {
-        (None, Direction::OldestFirst | Direction::NewestFirst) => (low, high),
-        (Some(after), Direction::OldestFirst) => (low.max(after.delivery.as_i64()), high),
-        (Some(after), Direction::NewestFirst) => (low, high.min(after.delivery.as_i64())),
-    }
-}
-
-fn page_limit(limit: usize) -> usize {
-    limit.clamp(1, MAX_PAGE)
+    Ok(page_of(found, query))
 }
 
 /// Whether a delivery is one that is asked for.

@@ -7,21 +7,21 @@ use std::time::Duration;
 use postrider_core::{DeliveryId, EndpointId, EventId, Timestamp};
 use tokio_postgres::Row;
 
-use super::code;
-use super::rows::{self, Body, Hot};
+use super::rows::{self, Body};
 use super::session::{Param, Session};
 use crate::error::Error;
 use crate::journal::{MAX_PAGE, Page, Paged, Unfinished};
 use crate::record::{Event, MAX_DELIVERIES_PER_EVENT, Waiting};
+use crate::stored::code;
+use crate::stored::hot::{HOT, Hot};
 
 /// What is ready (1) and whose time has come (2), each in the order of its index: of each what
-/// [`rows::HOT`] says, and the size of the event's body.
+/// [`HOT`] says, and the size of the event's body.
 static PAGE: LazyLock<String> = LazyLock::new(|| {
     let select = |kind: u8, wanted: &str| {
         format!(
-            "(SELECT {hot}, (SELECT octet_length(e.body) FROM events e WHERE e.id = u.event_id), \
-             {kind} FROM unfinished u {wanted})",
-            hot = rows::HOT
+            "(SELECT {HOT}, (SELECT octet_length(e.body) FROM events e WHERE e.id = u.event_id), \
+             {kind} FROM unfinished u {wanted})"
         )
     };
     let ready = "WHERE endpoint_id = $1 AND place = 1 ORDER BY event_id, id LIMIT $3";
@@ -75,7 +75,7 @@ pub(crate) async fn waiting(session: &Session, id: DeliveryId) -> Result<Option<
         "SELECT u.*, {}, e.body FROM (SELECT {} FROM unfinished WHERE id = $1 \
          AND place IN (1, 2)) u LEFT JOIN {} ON true",
         rows::EVENT,
-        rows::HOT,
+        HOT,
         rows::EVENT_OF_DELIVERY
     );
     let Some(row) = session.row(&sql, &[&id.as_i64()]).await? else { return Ok(None) };
@@ -96,9 +96,8 @@ const CLOCK_SLACK: Duration = Duration::from_hours(1);
 static UNFINISHED: LazyLock<String> = LazyLock::new(|| {
     let select = |wanted: &str, order: &str| {
         format!(
-            "(SELECT {hot} FROM unfinished WHERE endpoint_id = $1 AND {wanted} \
-             AND id > $2 AND id < $3 AND born < $4 ORDER BY {order} LIMIT $5)",
-            hot = rows::HOT
+            "(SELECT {HOT} FROM unfinished WHERE endpoint_id = $1 AND {wanted} \
+             AND id > $2 AND id < $3 AND born < $4 ORDER BY {order} LIMIT $5)"
         )
     };
     [

@@ -6,12 +6,13 @@ use postrider_core::{DeliveryId, EventId};
 use tokio_postgres::Row;
 
 use super::changes::SLOT;
+use super::partitions;
 use super::rows;
 use super::session::Session;
-use super::{code, partitions};
 use crate::error::Error;
 use crate::journal::{Cutoffs, RetentionStep};
 use crate::record::DeliveryRecord;
+use crate::stored::code;
 
 pub(crate) async fn sweep(
     session: &Session,

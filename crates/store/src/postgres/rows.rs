@@ -1,6 +1,5 @@
 //! Rows as records. What cannot be decoded is damage, said as such.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,11 +7,12 @@ use postrider_core::{Delivery, DeliveryId, EndpointId, EventId, SourceId, Tenant
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
-use super::code::{self, Place};
 use super::text::Stored;
-use super::{headers, response};
 use crate::error::Error;
-use crate::record::{Attempt, DeliveryRecord, Event, Waiting};
+use crate::record::{Attempt, DeliveryRecord, Event};
+use crate::stored::code::{self, Place};
+use crate::stored::hot::Hot;
+use crate::stored::{headers, response};
 
 /// The columns that [`record`] reads, in its order.
 pub(crate) const RECORD: &str = "id, tenant_id, event_id, endpoint_id, state, place, attempts, \
@@ -47,39 +47,8 @@ pub(crate) fn record(row: &Row) -> Result<DeliveryRecord, Error> {
     })
 }
 
-/// The columns that [`hot`] reads, in its order.
-pub(crate) const HOT: &str = "id, event_id, endpoint_id, state, attempts, deferrals, tries, fence, \
-     born, at, line IS NOT NULL, tenant_id";
-
 /// How many columns [`HOT`] has: where those of an event begin, if they follow.
 pub(crate) const AFTER_HOT: usize = 12;
-
-/// An unfinished delivery without its event.
-#[derive(Debug, Clone)]
-pub(crate) struct Hot {
-    pub(crate) id: DeliveryId,
-    pub(crate) event: EventId,
-    pub(crate) endpoint: EndpointId,
-    pub(crate) delivery: Delivery,
-    pub(crate) tries: u32,
-    pub(crate) fence: u32,
-    pub(crate) in_line: bool,
-    pub(crate) tenant: TenantId,
-}
-
-impl Hot {
-    pub(crate) fn with(self, event: Arc<Event>) -> Waiting {
-        Waiting {
-            id: self.id,
-            endpoint: self.endpoint,
-            event,
-            delivery: self.delivery,
-            tries: self.tries,
-            fence: self.fence,
-            in_line: self.in_line,
-        }
-    }
-}
 
 /// Reads the columns of [`HOT`] from the column `first` on.
 pub(crate) fn hot_at(row: &Row, first: usize) -> Result<Hot, Error> {

@@ -14,16 +14,17 @@ use postrider_core::delivery::State;
 use postrider_core::{DeliveryId, EndpointId, Timestamp};
 use tokio_postgres::{Row, Statement};
 
-use super::code::{self, Place};
 use super::fault::Fault;
 use super::pipeline::Pipeline;
-use super::response;
 use super::rows::{self, Body};
 use super::session::{Param, Session};
 use super::text::Text;
 use crate::error::Error;
 use crate::fleet::Tenure;
 use crate::record::{Attempt, LeaseIs, Settle, Settled};
+use crate::stored::code::{self, Place};
+use crate::stored::hot::HOT;
+use crate::stored::response;
 
 /// The changes, column by column, as `s`. That they are few is what the server makes of the limit,
 /// which is none: it then looks each row up by its id, however small the table was when it planned.
@@ -152,8 +153,8 @@ fn end(ending: Ending) -> String {
     // Where a head went, the first that stood behind it, and did not go as well, is the next: one
     // row more for each, with the delivery and its event. One that stood in the middle holds nobody
     // up by leaving.
-    let hot = rows::HOT.split(", ").map(|column| format!("u.{column}")).collect::<Vec<_>>();
-    let nothing = vec!["NULL"; rows::HOT.split(", ").count() + rows::EVENT.split(", ").count() + 1];
+    let hot = HOT.split(", ").map(|column| format!("u.{column}")).collect::<Vec<_>>();
+    let nothing = vec!["NULL"; HOT.split(", ").count() + rows::EVENT.split(", ").count() + 1];
     format!(
         "WITH {ended}, {also}\
          behind AS (SELECT c.ordinal, c.now, n.id FROM c CROSS JOIN LATERAL (\

@@ -1,43 +1,18 @@
 //! Sources, and the sealing of every secret that is kept.
 
 use postrider_core::{Source, SourceId, TenantId};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
-use super::configuration::{from_json, raise_revision, to_json};
+use super::configuration::{from_json, raise_revision};
 use super::rows;
 use super::session::Session;
 use super::text::Text;
 use crate::error::Error;
 use crate::sealing::{Keyring, key_id_of};
+use crate::stored::sealed::{context, seal, unseal};
+use crate::stored::words::to_json;
 
 pub(crate) const SOURCE: &str = "source";
 pub(crate) const ENDPOINT: &str = "endpoint";
-
-/// What a sealed value belongs to: one that was moved to another row does not open.
-fn context(kind: &str, id: i64) -> Vec<u8> {
-    format!("{kind}:{id}").into_bytes()
-}
-
-pub(crate) fn seal(
-    keyring: &Keyring,
-    kind: &str,
-    id: i64,
-    secrets: &impl Serialize,
-) -> Result<Vec<u8>, Error> {
-    Ok(keyring.seal_in(&context(kind, id), to_json(secrets)?.as_bytes()))
-}
-
-pub(crate) fn unseal<T: DeserializeOwned>(
-    keyring: &Keyring,
-    kind: &str,
-    id: i64,
-    sealed: &[u8],
-) -> Result<T, Error> {
-    let what = || format!("the secrets of {kind} {id}");
-    let plain = keyring.open(&context(kind, id), sealed).map_err(|error| error.of(what()))?;
-    serde_json::from_slice(&plain).map_err(|_| Error::Damaged(format!("{} cannot be read", what())))
-}
 
 pub(crate) async fn sources(session: &Session, keyring: &Keyring) -> Result<Vec<Source>, Error> {
     const SQL: &str = "SELECT id, tenant_id, spec, secrets, created_at, updated_at \

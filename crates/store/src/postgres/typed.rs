@@ -10,9 +10,11 @@ use tokio_postgres::Row;
 use super::pages::{self, Sized};
 use super::rows;
 use super::session::{Param, Session};
-use super::{code, text};
+use super::text;
 use crate::error::Error;
 use crate::journal::{MAX_PAGE, Page, Paged};
+use crate::stored::code;
+use crate::stored::hot::HOT;
 
 /// The most rows that a piece of a walk looks at. Between two pieces the connection serves others.
 const MAX_PIECE: usize = 2_048;
@@ -142,12 +144,12 @@ impl Leg {
     }
 }
 
-/// Reads the columns of [`rows::HOT`], and of the event its type and the size of its body.
+/// Reads the columns of [`HOT`], and of the event its type and the size of its body.
 fn select(wanted: &str) -> String {
     format!(
         "SELECT u.*, e.kind, octet_length(e.body) \
          FROM (SELECT {} FROM unfinished {wanted}) u LEFT JOIN {} ON true",
-        rows::HOT,
+        HOT,
         rows::EVENT_OF_DELIVERY
     )
 }

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use postrider_core::delivery::State;
 use postrider_core::{Delivery, DeliveryId, EventId, SourceId, Timestamp};
 use rusqlite::params;
-use serde_json::Value;
 
 use super::batch::Batch;
-use super::code::{self, Place};
 use super::settle::line_is_taken;
-use super::{fault, headers, rows};
+use super::{fault, rows};
 use crate::error::Error;
 use crate::journal::Appended;
 use crate::record::{Event, NewDelivery, NewEvent, Waiting, delivery_id};
+use crate::stored::code::{self, Place};
+use crate::stored::content::{same_body, same_metadata};
+use crate::stored::headers;
 
 const INSERT_EVENT: &str = "INSERT INTO events (id, tenant_id, received_at, deliver_at, deliveries, \
      kind, content_type, idempotency_key, ordering_key, metadata, source_id, verified, \
@@ -188,30 +189,4 @@ fn find_earlier(batch: &Batch<'_>, event: &Event) -> Result<Option<Appended>, Er
     } else {
         Appended::Conflict { id }
     }))
-}
-
-fn same_metadata(stored: Option<&str>, new: Option<&str>) -> bool {
-    match (stored, new) {
-        (Some(stored), Some(new)) => stored == new || same_json(stored.as_bytes(), new.as_bytes()),
-        (None, None) => true,
-        (Some(_), None) | (None, Some(_)) => false,
-    }
-}
-
-/// A producer that sends an event again may write the same JSON with other spaces or in another
-/// order.
-fn same_body(stored: &[u8], event: &Event) -> bool {
-    stored == event.body || (is_json(&event.content_type) && same_json(stored, &event.body))
-}
-
-fn same_json(one: &[u8], other: &[u8]) -> bool {
-    match (serde_json::from_slice::<Value>(one), serde_json::from_slice::<Value>(other)) {
-        (Ok(one), Ok(other)) => one == other,
-        (Ok(_) | Err(_), Err(_)) | (Err(_), Ok(_)) => false,
-    }
-}
-
-fn is_json(content_type: &str) -> bool {
-    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    essence == "application/json" || essence.ends_with("+json")
 }

@@ -7,8 +7,8 @@ use postrider_core::delivery::State;
 use postrider_core::{DeliveryId, EndpointId, TenantId};
 use rusqlite::{CachedStatement, Connection};
 
-use super::code;
 use crate::error::Error;
+use crate::stored::code;
 
 pub(crate) struct Batch<'c> {
     pub(crate) conn: &'c Connection,

@@ -1,19 +1,21 @@
 //! Endpoints, keys, tenants and jobs: few rows, read at start and written rarely.
 
-use postrider_core::endpoint::{Endpoint, EndpointState, StoredSecret, Tls};
+use postrider_core::endpoint::{Endpoint, StoredSecret, Tls};
 use postrider_core::{DeliveryId, EndpointId, EventId, JobId, KeyId, TenantId, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::batch::Batch;
-use super::sources::{self, ENDPOINT};
+use super::sources::ENDPOINT;
 use super::{fault, rows, settle};
 use crate::error::Error;
 use crate::fleet::Tenure;
 use crate::ledger::Position;
-use crate::registry::{JobRecord, JobState, KeyRecord, Role, TenantRecord};
+use crate::registry::{JobRecord, KeyRecord, Role, TenantRecord};
 use crate::sealing::Keyring;
+use crate::stored::sealed::{seal, unseal};
+use crate::stored::words::{endpoint_state, job_state, job_state_text, stored_count, to_json};
 
 /// What of an endpoint is sealed.
 #[derive(Serialize, Deserialize)]
@@ -44,7 +46,7 @@ pub(crate) fn endpoints(conn: &Connection, keyring: &Keyring) -> Result<Vec<Endp
         .query_and_then((), |row| {
             let id: i64 = row.get(0)?;
             let sealed = row.get_ref(4)?.as_blob()?;
-            let (secrets, tls) = sources::unseal::<Private>(keyring, ENDPOINT, id, sealed)?.parts();
+            let (secrets, tls) = unseal::<Private>(keyring, ENDPOINT, id, sealed)?.parts();
             Ok(Endpoint {
                 id: EndpointId::from_i64(id),
                 tenant: TenantId(row.get(1)?),
@@ -76,7 +78,7 @@ pub(crate) fn put_endpoint(
         endpoint.tenant.0,
         endpoint.state.as_str(),
         to_json(&endpoint.spec)?,
-        sources::seal(keyring, ENDPOINT, endpoint.id.as_i64(), &private)?,
+        seal(keyring, ENDPOINT, endpoint.id.as_i64(), &private)?,
         endpoint.created_at.as_millis(),
         endpoint.updated_at.as_millis(),
     ])?;
@@ -303,35 +305,6 @@ fn job_record(row: &Row<'_>) -> Result<JobRecord, Error> {
         created_at: rows::time(row, 10)?,
         updated_at: rows::time(row, 11)?,
     })
-}
-
-fn stored_count(count: u64) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
-}
-
-const fn job_state_text(state: JobState) -> &'static str {
-    match state {
-        JobState::Running => "running",
-        JobState::Finished => "finished",
-    }
-}
-
-fn job_state(text: &str) -> Result<JobState, Error> {
-    [JobState::Running, JobState::Finished]
-        .into_iter()
-        .find(|state| job_state_text(*state) == text)
-        .ok_or_else(|| Error::Damaged(format!("{text:?} is no state of a job")))
-}
-
-fn endpoint_state(text: &str) -> Result<EndpointState, Error> {
-    EndpointState::ALL
-        .into_iter()
-        .find(|state| state.as_str() == text)
-        .ok_or_else(|| Error::Damaged(format!("{text:?} is no state of an endpoint")))
-}
-
-pub(crate) fn to_json(value: &impl Serialize) -> Result<String, Error> {
-    serde_json::to_string(value).map_err(|error| Error::Damaged(error.to_string()))
 }
 
 pub(crate) fn from_json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> Result<T, Error> {

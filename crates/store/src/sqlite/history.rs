@@ -5,13 +5,13 @@ use postrider_core::{DeliveryId, EndpointId, EventId, TenantId};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::batch::Batch;
-use super::code;
 use super::lists::{OF_EVENT, REPLAYS_OF_EVENT};
 use super::retention::{self, Expired};
 use super::rows;
 use crate::error::Error;
 use crate::ledger::{Count, DeliveryFilter, DeliveryQuery, Direction, MAX_ATTEMPTS};
 use crate::record::{Attempt, DeliveryRecord, Event, MAX_DELIVERIES_PER_EVENT};
+use crate::stored::code;
 
 /// The most deliveries shown of one event: all made when it was accepted, and as many replays.
 const MAX_OF_EVENT: usize = 2 * MAX_DELIVERIES_PER_EVENT;

@@ -8,11 +8,12 @@ use postrider_core::{DeliveryId, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::batch::Batch;
-use super::code::{self, Place};
 use super::rows;
 use crate::error::Error;
 use crate::journal::{Lapsed, MAX_PAGE};
 use crate::record::{LeaseIs, Leased, Settle, Settled};
+use crate::stored::code::{self, Place};
+use crate::stored::hot::HOT;
 
 /// Only what may be tried can be leased: nothing that stands behind another of its line.
 const TAKE: &str = "UPDATE deliveries SET state = ?6, place = ?7, attempts = ?8, deferrals = ?9, \
@@ -118,9 +119,9 @@ pub(crate) fn lapsed(conn: &Connection, now: Timestamp, limit: usize) -> Result<
     Ok(lapsed)
 }
 
-/// Reads the columns of [`rows::HOT`], and when the lease began.
+/// Reads the columns of [`HOT`], and when the lease began.
 pub(crate) fn select(from: &str) -> String {
-    format!("SELECT {}, last_attempt_at {from}", rows::HOT)
+    format!("SELECT {HOT}, last_attempt_at {from}")
 }
 
 /// The columns of [`select`] that are read apart.

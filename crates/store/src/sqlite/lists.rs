@@ -1,16 +1,16 @@
 //! Lists of deliveries and events, page by page. A page looks at a bounded number of rows.
 
-use postrider_core::{DeliveryId, EndpointId, EventId, TenantId, Timestamp};
+use postrider_core::{DeliveryId, EndpointId, EventId, TenantId};
 use rusqlite::{Connection, Row, ToSql};
 
-use super::code;
 use super::rows;
 use crate::error::Error;
-use crate::journal::MAX_PAGE;
 use crate::ledger::{
     DeliveryFilter, DeliveryQuery, Direction, EventQuery, Listed, MAX_SCAN, Position,
 };
 use crate::record::{DeliveryRecord, Event};
+use crate::stored::code;
+use crate::stored::pages::{key_bounds, order, page_limit, page_of};
 
 /// Deliveries that match. What is asked for decides how they are found, and thereby their order.
 pub(crate) fn deliveries(
@@ -178,47 +178,7 @@ fn by_ids(
             found.push(rows::record(row)?);
         }
     }
-    found.sort_unstable_by_key(position);
-    if query.direction == Direction::NewestFirst {
-        found.reverse();
-    }
-    if let Some(after) = query.after {
-        found.retain(|record| match query.direction {
-            Direction::OldestFirst => position(record) > after,
-            Direction::NewestFirst => position(record) < after,
-        });
-    }
-    let limit = page_limit(query.limit);
-    let next = if found.len() > limit { found.get(limit - 1).map(position) } else { None };
-    found.truncate(limit);
-    Ok(Listed { rows: found, next })
-}
-
-fn position(record: &DeliveryRecord) -> Position {
-    Position { event: record.event, delivery: record.id }
-}
-
-const fn order(direction: Direction) -> &'static str {
-    match direction {
-        Direction::OldestFirst => "ASC",
-        Direction::NewestFirst => "DESC",
-    }
-}
-
-/// The ids between which a walk by key has to look, both excluded.
-fn key_bounds(query: &DeliveryQuery) -> (i64, i64) {
-    let floor = |time: Timestamp| DeliveryId::floor(time).as_i64();
-    let low = query.filter.since.map_or(0, |since| floor(since) - 1);
-    let high = query.filter.until.map_or(i64::MAX, floor);
-    match (query.after, query.direction) {
-        (None, Direction::OldestFirst | Direction::NewestFirst) => (low, high),
-        (Some(after), Direction::OldestFirst) => (low.max(after.delivery.as_i64()), high),
-        (Some(after), Direction::NewestFirst) => (low, high.min(after.delivery.as_i64())),
-    }
-}
-
-fn page_limit(limit: usize) -> usize {
-    limit.clamp(1, MAX_PAGE)
+    Ok(page_of(found, query))
 }
 
 fn see_delivery(

@@ -7,11 +7,12 @@ use std::time::Duration;
 use postrider_core::{DeliveryId, EndpointId, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Params};
 
-use super::code;
-use super::rows::{self, Hot};
+use super::rows;
 use crate::error::Error;
 use crate::journal::{MAX_PAGE, Page, Paged, Unfinished};
 use crate::record::{Event, MAX_DELIVERIES_PER_EVENT, Waiting};
+use crate::stored::code;
+use crate::stored::hot::{HOT, Hot};
 
 pub(crate) const READY: &str = "FROM deliveries INDEXED BY deliveries_ready \
      WHERE endpoint_id = ?1 AND place = 1 ORDER BY event_id, id LIMIT ?2";
@@ -49,7 +50,7 @@ pub(crate) fn next_due(
 }
 
 pub(crate) fn waiting(conn: &Connection, id: DeliveryId) -> Result<Option<Waiting>, Error> {
-    let sql = format!("SELECT {} FROM deliveries WHERE id = ?1 AND place IN (1, 2)", rows::HOT);
+    let sql = format!("SELECT {HOT} FROM deliveries WHERE id = ?1 AND place IN (1, 2)");
     let found = conn
         .prepare_cached(&sql)?
         .query_row((id.as_i64(),), |row| Ok(rows::hot(row)))
@@ -123,7 +124,7 @@ fn take(
     held: &HashSet<DeliveryId>,
     limit: usize,
 ) -> Result<Taken, Error> {
-    let mut statement = conn.prepare_cached(&format!("SELECT {} {from}", rows::HOT))?;
+    let mut statement = conn.prepare_cached(&format!("SELECT {HOT} {from}"))?;
     let mut taken = Taken { found: Vec::new(), more: false };
     for hot in statement.query_and_then(params, rows::hot)? {
         let hot = hot?;
@@ -160,7 +161,7 @@ fn take_due(
     let more = ids.len() > limit;
     ids.sort_unstable();
     ids.truncate(limit);
-    let sql = format!("SELECT {} FROM deliveries WHERE id = ?1", rows::HOT);
+    let sql = format!("SELECT {HOT} FROM deliveries WHERE id = ?1");
     let mut statement = conn.prepare_cached(&sql)?;
     let found =
         ids.into_iter().map(|id| statement.query_row((id.as_i64(),), |row| Ok(rows::hot(row)))?);

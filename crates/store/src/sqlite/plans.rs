@@ -5,6 +5,7 @@ use rusqlite::Connection;
 use super::config::Options;
 use super::{file, fleet, history, leases, lists, pages, rows, typed};
 use crate::ledger::Direction;
+use crate::stored::hot::HOT;
 
 fn plan(conn: &Connection, sql: &str) -> String {
     let mut statement = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).expect(sql);
@@ -19,7 +20,7 @@ fn plan(conn: &Connection, sql: &str) -> String {
 fn hot_questions_search_their_index_and_do_not_sort() {
     let directory = tempfile::TempDir::new().expect("a directory");
     let opened = file::open(&directory.path().join("plans.db"), &Options::default()).expect("open");
-    let hot = |from: &str| format!("SELECT {} {from}", rows::HOT);
+    let hot = |from: &str| format!("SELECT {HOT} {from}");
     let record = |from: &str| format!("SELECT {} {from}", rows::RECORD);
     let cases = [
         (hot(pages::READY), "USING INDEX deliveries_ready (endpoint_id=?)"),

@@ -5,10 +5,10 @@ use postrider_core::{DeliveryId, EndpointId, EventId, TenantId, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::batch::Batch;
-use super::code;
 use super::rows;
 use crate::error::Error;
 use crate::journal::{Cutoffs, RetentionStep};
+use crate::stored::code;
 
 /// A step removes no further events once their bodies come to this: large ones take many pages,
 /// and the writer has others to serve.

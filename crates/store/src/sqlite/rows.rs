@@ -7,10 +7,11 @@ use bytes::Bytes;
 use postrider_core::{Delivery, DeliveryId, EndpointId, EventId, SourceId, TenantId, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::code::{self, Place};
-use super::{headers, response};
 use crate::error::Error;
-use crate::record::{Attempt, DeliveryRecord, Event, Waiting};
+use crate::record::{Attempt, DeliveryRecord, Event};
+use crate::stored::code::{self, Place};
+use crate::stored::hot::Hot;
+use crate::stored::{headers, response};
 
 /// The columns that [`record`] reads, in its order.
 pub(crate) const RECORD: &str = "id, tenant_id, event_id, endpoint_id, state, place, attempts, \
@@ -43,37 +44,6 @@ pub(crate) fn record(row: &Row<'_>) -> Result<DeliveryRecord, Error> {
         replay: row.get(17)?,
         result: row.get(18)?,
     })
-}
-
-/// The columns that [`hot`] reads, in its order.
-pub(crate) const HOT: &str = "id, event_id, endpoint_id, state, attempts, deferrals, tries, fence, \
-     born, at, line IS NOT NULL, tenant_id";
-
-/// An unfinished delivery without its event.
-#[derive(Debug, Clone)]
-pub(crate) struct Hot {
-    pub(crate) id: DeliveryId,
-    pub(crate) event: EventId,
-    pub(crate) endpoint: EndpointId,
-    pub(crate) delivery: Delivery,
-    pub(crate) tries: u32,
-    pub(crate) fence: u32,
-    pub(crate) in_line: bool,
-    pub(crate) tenant: TenantId,
-}
-
-impl Hot {
-    pub(crate) fn with(self, event: Arc<Event>) -> Waiting {
-        Waiting {
-            id: self.id,
-            endpoint: self.endpoint,
-            event,
-            delivery: self.delivery,
-            tries: self.tries,
-            fence: self.fence,
-            in_line: self.in_line,
-        }
-    }
 }
 
 pub(crate) fn hot(row: &Row<'_>) -> Result<Hot, Error> {

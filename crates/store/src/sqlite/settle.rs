@@ -7,12 +7,14 @@ use postrider_core::{EndpointId, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::batch::Batch;
-use super::code::{self, Place};
-use super::{audit, leases, response, rows, standing};
+use super::{audit, leases, rows, standing};
 use crate::audit::Audit;
 use crate::error::Error;
 use crate::fleet::Tenure;
 use crate::record::{Attempt, Settle, Settled, Waiting};
+use crate::stored::code::{self, Place};
+use crate::stored::hot::HOT;
+use crate::stored::response;
 
 /// Every change names all it believes of the row. If any of it is not so, nothing is changed.
 const WITH_ATTEMPT: &str = "UPDATE deliveries SET state = ?6, place = ?7, attempts = ?8, \
@@ -268,9 +270,8 @@ fn promote(
 ) -> Result<Option<Waiting>, Error> {
     const UPDATE: &str = "UPDATE deliveries SET place = ?2 WHERE id = ?1";
     let sql = format!(
-        "SELECT {} FROM deliveries INDEXED BY deliveries_line \
-         WHERE endpoint_id = ?1 AND line = ?2 AND place = 3 ORDER BY event_id, id LIMIT 1",
-        rows::HOT
+        "SELECT {HOT} FROM deliveries INDEXED BY deliveries_line \
+         WHERE endpoint_id = ?1 AND line = ?2 AND place = 3 ORDER BY event_id, id LIMIT 1"
     );
     let next = conn
         .prepare_cached(&sql)?

@@ -2,39 +2,14 @@
 
 use postrider_core::{Source, SourceId, TenantId};
 use rusqlite::{Connection, params};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use super::batch::Batch;
-use super::configuration::{from_json, raise_revision, to_json};
+use super::configuration::{from_json, raise_revision};
 use super::rows;
 use crate::error::Error;
 use crate::sealing::{Keyring, key_id_of};
-
-/// What a sealed value belongs to: one that was moved to another row does not open.
-pub(crate) fn context(kind: &str, id: i64) -> Vec<u8> {
-    format!("{kind}:{id}").into_bytes()
-}
-
-pub(crate) fn seal(
-    keyring: &Keyring,
-    kind: &str,
-    id: i64,
-    secrets: &impl Serialize,
-) -> Result<Vec<u8>, Error> {
-    Ok(keyring.seal_in(&context(kind, id), to_json(secrets)?.as_bytes()))
-}
-
-pub(crate) fn unseal<T: DeserializeOwned>(
-    keyring: &Keyring,
-    kind: &str,
-    id: i64,
-    sealed: &[u8],
-) -> Result<T, Error> {
-    let what = || format!("the secrets of {kind} {id}");
-    let plain = keyring.open(&context(kind, id), sealed).map_err(|error| error.of(what()))?;
-    serde_json::from_slice(&plain).map_err(|_| Error::Damaged(format!("{} cannot be read", what())))
-}
+use crate::stored::sealed::{context, seal, unseal};
+use crate::stored::words::to_json;
 
 pub(crate) fn sources(conn: &Connection, keyring: &Keyring) -> Result<Vec<Source>, Error> {
     const SQL: &str = "SELECT id, tenant_id, spec, secrets, created_at, updated_at \

@@ -7,10 +7,12 @@ use std::ops::ControlFlow;
 use postrider_core::DeliveryId;
 use rusqlite::{Connection, Row};
 
-use super::rows::{self, Hot};
-use super::{code, pages};
+use super::pages;
+use super::rows;
 use crate::error::Error;
 use crate::journal::{MAX_PAGE, Page, Paged};
+use crate::stored::code;
+use crate::stored::hot::{HOT, Hot};
 
 /// The most rows that a piece of a walk looks at. Between two pieces the reader serves others.
 const MAX_PIECE: usize = 2_048;
@@ -34,7 +36,7 @@ pub(crate) struct Walk {
 /// The walk of one index.
 struct Leg {
     from: &'static str,
-    /// Which column of [`rows::HOT`] the index is in the order of; ids decide between equals.
+    /// Which column of [`HOT`] the index is in the order of; ids decide between equals.
     order: usize,
     /// The order and the id of the last row that was looked at.
     last: (i64, i64),
@@ -131,12 +133,9 @@ impl Leg {
     }
 }
 
-/// Reads the columns of [`rows::HOT`], and the type of the event: its body stays where it is.
+/// Reads the columns of [`HOT`], and the type of the event: its body stays where it is.
 pub(crate) fn select(from: &str) -> String {
-    format!(
-        "SELECT {}, (SELECT kind FROM events WHERE events.id = deliveries.event_id) {from}",
-        rows::HOT
-    )
+    format!("SELECT {HOT}, (SELECT kind FROM events WHERE events.id = deliveries.event_id) {from}")
 }
 
 /// The columns of [`select`] that are read apart.
