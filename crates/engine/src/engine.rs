@@ -230,6 +230,7 @@ impl Engine {
             wake: Notify::new(),
             asleep_until: AtomicI64::new(0),
             pages: Semaphore::new(PAGES_AT_ONCE),
+            complained_at: AtomicI64::new(i64::MIN),
             failing: Mutex::new(Failing::new(options.disable_after)),
             options,
             store,

@@ -120,6 +120,9 @@ struct Inner {
     holders: HashMap<Charge, NodeId>,
     members: Vec<Member>,
     stopping: bool,
+    /// Its lease ran out while the store could not be asked, and so did those of the others: until
+    /// then they are given time to come back, in monotonic time.
+    patient_until: Duration,
     waiting_since: Option<Timestamp>,
 }
 
@@ -161,6 +164,7 @@ impl Fleet {
                 holders: HashMap::new(),
                 members: Vec::new(),
                 stopping: false,
+                patient_until: Duration::ZERO,
                 waiting_since: None,
             }),
             believed_until: AtomicU64::new(0),
@@ -209,7 +213,7 @@ impl Fleet {
         let inner = self.inner.lock();
         Pulse {
             node: inner.node,
-            takes: !inner.stopping,
+            takes: !inner.stopping && !self.is_patient(&inner),
             now: self.clock.machine().now(),
             listens: self.listeners.load(Ordering::Relaxed) > 0,
             in_flight: u32::try_from(in_flight).unwrap_or(u32::MAX),
@@ -224,6 +228,19 @@ impl Fleet {
         self.believed_until.store(until, Ordering::Release);
         let wall = asked.wall.plus(span).as_millis();
         self.believed_until_wall.store(wall, Ordering::Release);
+    }
+
+    /// Whether it takes nothing from nodes that do not answer: it has not answered itself of late. A
+    /// store that was away for longer than a lease would otherwise give everything to whoever asks
+    /// first, and what the others have in flight would be sent twice.
+    fn is_patient(&self, inner: &Inner) -> bool {
+        self.clock.machine().monotonic() < inner.patient_until
+    }
+
+    /// What it knew was too old to be believed when it asked.
+    fn be_patient(&self) {
+        let until = self.clock.machine().monotonic() + self.options.lease / 2;
+        self.inner.lock().patient_until = until;
     }
 
     /// Whether it may be sure that nobody else carries what it holds.

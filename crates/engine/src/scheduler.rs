@@ -91,6 +91,8 @@ struct Queue {
     page: Option<Reading>,
     /// When a page was last asked for.
     asked_at: Timestamp,
+    /// The next one is not asked for before then.
+    pages_after: Option<Timestamp>,
     hold_until: Option<Timestamp>,
     bucket: Option<Bucket>,
     breaker: Breaker,
@@ -273,6 +275,7 @@ impl Scheduler {
                 next_due: None,
                 page: None,
                 asked_at: Timestamp::MIN,
+                pages_after: None,
                 hold_until: None,
                 bucket: full(),
                 breaker: Breaker::new(self.breaker),
@@ -594,6 +597,7 @@ impl Scheduler {
             queue.next_due = None;
             queue.page = Some(Reading::default());
             queue.asked_at = self.rung_at;
+            queue.pages_after = None;
         }
         pages
     }
@@ -627,7 +631,8 @@ impl Scheduler {
     pub(crate) fn page_failed(&mut self, id: EndpointId, retry_at: Timestamp, now: Timestamp) {
         let Some(queue) = self.queues.get_mut(&id) else { return };
         queue.page = None;
-        queue.next_due = Some(queue.next_due.map_or(retry_at, |known| known.min(retry_at)));
+        queue.spilled = true;
+        queue.wait_with_pages(Some(retry_at));
         self.look_at(id, now);
     }
 
@@ -637,6 +642,9 @@ impl Scheduler {
         if now < self.rung_at {
             let all: Vec<EndpointId> = self.queues.keys().copied().collect();
             for id in all {
+                if let Some(queue) = self.queues.get_mut(&id) {
+                    queue.pages_after = None;
+                }
                 self.look_at(id, now);
             }
         }
@@ -772,11 +780,17 @@ impl Scheduler {
         }
         let due = queue.next_due;
         let wants = queue.spilled || due.is_some_and(|due| due <= now);
+        let mut alarm = due.filter(|due| *due > now);
         if queue.page.is_none() && wants && queue.window.len() < LOW_WATER && queue.has_room() {
-            self.hungry.insert(id);
+            match queue.pages_after.filter(|after| *after > now) {
+                Some(after) => alarm = Some(alarm.map_or(after, |due| due.min(after))),
+                None => {
+                    self.hungry.insert(id);
+                }
+            }
         }
-        if let Some(due) = due.filter(|due| *due > now) {
-            self.set_alarm(id, due);
+        if let Some(at) = alarm {
+            self.set_alarm(id, at);
         }
     }
 
@@ -806,6 +820,11 @@ impl Queue {
         if let Some(page) = &mut self.page {
             page.void = true;
         }
+    }
+
+    /// No page is read before then, whatever wants one.
+    fn wait_with_pages(&mut self, until: Option<Timestamp>) {
+        self.pages_after = self.pages_after.max(until);
     }
 
     fn has_room(&self) -> bool {

@@ -9,8 +9,8 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use postrider_core::id::Sequence;
 use postrider_core::{DeliveryId, EndpointId, Timestamp};
-use postrider_store::Store;
-use postrider_store::journal::Page;
+use postrider_store::journal::Pages;
+use postrider_store::{Error as StoreError, Store};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 
@@ -33,10 +33,14 @@ use crate::settler::Settler;
 use crate::via::Instance;
 use crate::{courier, endpoints};
 
-/// Pages read from the store at the same time.
+/// Endpoints whose pages are read with one question.
+const PAGES_TOGETHER: usize = 16;
+/// Such questions asked at the same time.
 pub(crate) const PAGES_AT_ONCE: usize = 4;
 /// After a page could not be read, the wait before it is tried again.
 const PAGE_PAUSE: Duration = Duration::from_millis(500);
+/// The log says no more often than this that pages cannot be read.
+const COMPLAIN_EVERY: Duration = Duration::from_secs(1);
 /// The driver looks around at least this often, whatever the alarms say.
 const LONGEST_NAP: Duration = Duration::from_hours(1);
 
@@ -70,6 +74,8 @@ pub(crate) struct Shared {
     pub(crate) wake: Notify,
     pub(crate) asleep_until: AtomicI64,
     pub(crate) pages: Semaphore,
+    /// When it was last said that pages cannot be read.
+    pub(crate) complained_at: AtomicI64,
 }
 
 impl std::fmt::Debug for Shared {
@@ -144,6 +150,17 @@ impl Shared {
         });
     }
 
+    /// Says that pages cannot be read, of very many once.
+    fn complain(&self, error: &StoreError, now: Timestamp) {
+        let last = self.complained_at.load(Ordering::Relaxed);
+        let (now, every) = (now.as_millis(), COMPLAIN_EVERY.as_millis());
+        let lately = i128::from(now) - i128::from(last);
+        if !(0..every.cast_signed()).contains(&lately) {
+            self.complained_at.store(now, Ordering::Relaxed);
+            tracing::warn!(%error, "could not read what waits, trying again");
+        }
+    }
+
     /// Disables an endpoint that is of no use, outside the settling path.
     pub(crate) fn disable_later(self: &Arc<Self>, disable: Disable) {
         self.runtime.spawn(endpoints::disable(Arc::clone(self), disable));
@@ -161,8 +178,10 @@ pub(crate) async fn drive(shared: Arc<Shared>) {
             shared.asleep_until.store(alarm.as_millis(), Ordering::Release);
             (scheduler.hungry(), alarm)
         };
-        for (endpoint, held) in pages {
-            shared.runtime.spawn(fill(Arc::clone(&shared), endpoint, held));
+        for some in pages.chunks(PAGES_TOGETHER) {
+            let endpoints = some.iter().map(|(endpoint, _)| *endpoint).collect();
+            let held = some.iter().flat_map(|(_, held)| held).copied().collect();
+            shared.runtime.spawn(fill(Arc::clone(&shared), endpoints, held));
         }
         shared.pump();
         tokio::select! {
@@ -172,32 +191,37 @@ pub(crate) async fn drive(shared: Arc<Shared>) {
     }
 }
 
-async fn fill(shared: Arc<Shared>, endpoint: EndpointId, held: Vec<DeliveryId>) {
+async fn fill(shared: Arc<Shared>, endpoints: Vec<EndpointId>, held: Vec<DeliveryId>) {
     // The semaphore is never closed.
     let Ok(_permit) = shared.pages.acquire().await else { return };
     let asked_at = shared.clock.now();
-    let page = Page {
-        endpoint,
+    let wanted = Pages {
+        endpoints: endpoints.clone(),
         now: asked_at,
         limit: WINDOW / 2,
         max_bytes: WINDOW_BYTES,
         held,
-        event_types: Vec::new(),
     };
-    let paged = shared.store.page(page).await;
+    let paged = shared.store.pages(wanted).await;
     let now = shared.clock.now();
     match paged {
-        Ok(mut paged) => {
-            // A page has what may be tried. What was ready when it was stored stays so, even if the
-            // clock was set back to before that.
-            for waiting in &mut paged.waiting {
-                waiting.delivery.due = waiting.delivery.due.min(asked_at);
+        Ok(paged) => {
+            let mut scheduler = shared.scheduler.lock();
+            for (endpoint, mut paged) in endpoints.into_iter().zip(paged) {
+                // A page has what may be tried. What was ready when it was stored stays so, even if
+                // the clock was set back to before that.
+                for waiting in &mut paged.waiting {
+                    waiting.delivery.due = waiting.delivery.due.min(asked_at);
+                }
+                scheduler.paged(endpoint, paged, now);
             }
-            shared.scheduler.lock().paged(endpoint, paged, now);
         }
         Err(error) => {
-            tracing::warn!(%endpoint, %error, "could not read what waits, trying again");
-            shared.scheduler.lock().page_failed(endpoint, now.plus(PAGE_PAUSE), now);
+            shared.complain(&error, now);
+            let mut scheduler = shared.scheduler.lock();
+            for endpoint in endpoints {
+                scheduler.page_failed(endpoint, now.plus(PAGE_PAUSE), now);
+            }
         }
     }
     shared.pump();

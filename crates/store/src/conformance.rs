@@ -110,6 +110,7 @@ macro_rules! conformance {
             paging {
                 ready_ones_come_oldest_event_first,
                 held_ones_are_passed_over,
+                pages_of_several_endpoints_are_as_if_each_was_asked_for_alone,
                 bodies_are_bounded_but_never_to_nothing,
                 timed_ones_come_when_they_are_due,
                 the_next_due_time_is_known,

@@ -48,6 +48,10 @@ pub trait Journal: Send + Sync + 'static {
     /// nobody else up.
     async fn page(&self, page: Page) -> Result<Paged, Error>;
 
+    /// The same for several endpoints at once, whatever the types of their events; the answers are in
+    /// the order of the endpoints.
+    async fn pages(&self, pages: Pages) -> Result<Vec<Paged>, Error>;
+
     /// When the earliest of the endpoint's timed deliveries is due.
     async fn next_due(&self, endpoint: EndpointId) -> Result<Option<Timestamp>, Error>;
 
@@ -118,6 +122,24 @@ pub struct Page {
     pub held: Vec<DeliveryId>,
     /// Only events of these types; empty is any.
     pub event_types: Vec<Pattern>,
+}
+
+/// What is wanted for each of several endpoints: see [`Page`].
+#[derive(Debug, Clone)]
+pub struct Pages {
+    pub endpoints: Vec<EndpointId>,
+    pub now: Timestamp,
+    pub limit: usize,
+    pub max_bytes: usize,
+    /// Of all these endpoints together.
+    pub held: Vec<DeliveryId>,
+}
+
+impl From<Page> for Pages {
+    fn from(page: Page) -> Self {
+        let Page { endpoint, now, limit, max_bytes, held, event_types: _ } = page;
+        Self { endpoints: vec![endpoint], now, limit, max_bytes, held }
+    }
 }
 
 /// Leases that have ended.

@@ -35,7 +35,7 @@ use crate::audit::{Audit, AuditQuery, AuditRecord};
 use crate::error::Error;
 use crate::fleet::{Fleet, Tenure};
 use crate::journal::{
-    Appending, Cutoffs, Journal, Lapsed, Page, Paged, RetentionStep, Unfinished, Urgency,
+    Appending, Cutoffs, Journal, Lapsed, Page, Paged, Pages, RetentionStep, Unfinished, Urgency,
 };
 use crate::ledger::{Count, DeliveryFilter, DeliveryQuery, EventQuery, Ledger, Listed, MAX_COUNT};
 use crate::record::{
@@ -406,8 +406,8 @@ impl Journal for Postgres {
 
     async fn page(&self, page: Page) -> Result<Paged, Error> {
         if page.event_types.is_empty() {
-            let reader = self.journal.session().await?;
-            return pages::page(reader.session()?, &page).await;
+            let mut paged = self.pages(page.into()).await?;
+            return Ok(paged.pop().unwrap_or_default());
         }
         let mut walk = Walk::new(page);
         loop {
@@ -418,6 +418,11 @@ impl Journal for Postgres {
                 ControlFlow::Break(paged) => return Ok(paged),
             }
         }
+    }
+
+    async fn pages(&self, wanted: Pages) -> Result<Vec<Paged>, Error> {
+        let reader = self.journal.session().await?;
+        pages::pages(reader.session()?, &wanted).await
     }
 
     async fn next_due(&self, endpoint: EndpointId) -> Result<Option<Timestamp>, Error> {

@@ -26,7 +26,7 @@ use crate::audit::{Audit, AuditQuery, AuditRecord};
 use crate::error::Error;
 use crate::fleet::{Fleet, Tenure};
 use crate::journal::{
-    Appending, Cutoffs, Journal, Lapsed, Page, Paged, RetentionStep, Unfinished, Urgency,
+    Appending, Cutoffs, Journal, Lapsed, Page, Paged, Pages, RetentionStep, Unfinished, Urgency,
 };
 use crate::ledger::{Count, DeliveryFilter, DeliveryQuery, EventQuery, Ledger, Listed, MAX_COUNT};
 use crate::record::{
@@ -209,7 +209,8 @@ impl Journal for Sqlite {
 
     async fn page(&self, page: Page) -> Result<Paged, Error> {
         if page.event_types.is_empty() {
-            return self.journal.ask(move |conn| pages::page(conn, &page)).await;
+            let mut paged = self.pages(page.into()).await?;
+            return Ok(paged.pop().unwrap_or_default());
         }
         let mut walk = Walk::new(page);
         loop {
@@ -219,6 +220,10 @@ impl Journal for Sqlite {
                 ControlFlow::Break(paged) => return Ok(paged),
             }
         }
+    }
+
+    async fn pages(&self, wanted: Pages) -> Result<Vec<Paged>, Error> {
+        self.journal.ask(move |conn| pages::pages(conn, &wanted)).await
     }
 
     async fn next_due(&self, endpoint: EndpointId) -> Result<Option<Timestamp>, Error> {

@@ -11,7 +11,7 @@ use postrider_core::{
 use postrider_store::audit::{Audit, AuditQuery, AuditRecord};
 use postrider_store::fleet::Tenure;
 use postrider_store::journal::{
-    Appended, Appending, Cutoffs, Lapsed, Page, Paged, RetentionStep, Unfinished, Urgency,
+    Appended, Appending, Cutoffs, Lapsed, Page, Paged, Pages, RetentionStep, Unfinished, Urgency,
 };
 use postrider_store::ledger::{Count, DeliveryFilter, DeliveryQuery, EventQuery, Listed};
 use postrider_store::record::{
@@ -60,6 +60,7 @@ pass_on! {
     fn settle(&self, settles: Vec<Settle>, urgency: Urgency) -> Result<Vec<Settled>, Error>;
     fn settle_by(&self, settles: Vec<Settle>, audit: Audit) -> Result<Vec<Settled>, Error>;
     fn page(&self, page: Page) -> Result<Paged, Error>;
+    fn pages(&self, pages: Pages) -> Result<Vec<Paged>, Error>;
     fn next_due(&self, endpoint: EndpointId) -> Result<Option<Timestamp>, Error>;
     fn waiting(&self, id: DeliveryId) -> Result<Option<Waiting>, Error>;
     fn leased(&self, ids: Vec<DeliveryId>) -> Result<Vec<Leased>, Error>;

@@ -97,6 +97,9 @@ async fn beat(
 ) -> Result<Duration, StoreError> {
     let in_flight = shared.scheduler.lock().in_flight();
     let asked = fleet.asked();
+    if !fleet.believes() {
+        fleet.be_patient();
+    }
     let pulse = fleet.pulse(in_flight);
     let Some(beat) = store.beat(pulse).await? else {
         join_again(shared, fleet, store).await?;
@@ -160,7 +163,9 @@ async fn act(
     if !gained.is_empty() {
         take_up(shared, fleet, gained).await?;
     }
-    leave_surplus(shared, fleet, beat.surplus);
+    if !fleet.is_patient(&fleet.inner.lock()) {
+        leave_surplus(shared, fleet, beat.surplus);
+    }
     if beat.revision > fleet.configuration.seen() {
         fleet.configuration.ask();
     }

@@ -11,8 +11,9 @@ use super::{Carried, Scheduler, hub_of};
 use crate::breaker::Breaker;
 use crate::route::Route;
 
-/// What another node says it has stored is read no sooner than this after the last page.
-const BETWEEN_PAGES: Duration = Duration::from_millis(50);
+/// What other nodes say they have stored is read this often, for all endpoints at the same moments:
+/// one question then brings what is there for all of them.
+const BETWEEN_PAGES: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub(crate) struct Charges {
@@ -30,6 +31,11 @@ pub(crate) struct Legacy {
 /// What an endpoint is carried with.
 pub(crate) fn charge_of(route: &Route, lanes: u16) -> Charge {
     hub_of(route).map_or_else(|| Charge::Lane(Lane::of(route.id(), lanes)), Charge::Hub)
+}
+
+fn next_moment(now: Timestamp) -> Timestamp {
+    let every = i64::try_from(BETWEEN_PAGES.as_millis()).unwrap_or(i64::MAX);
+    Timestamp::from_millis((now.as_millis() / every + 1) * every)
 }
 
 impl Scheduler {
@@ -150,13 +156,15 @@ impl Scheduler {
             desk.ring();
             return;
         }
-        let Some(queue) = self.queues.get(&id).filter(|queue| queue.carried.is_here()) else {
+        let Some(queue) = self.queues.get_mut(&id).filter(|queue| queue.carried.is_here()) else {
             return;
         };
-        // What others store comes in by pages: not one for every event.
-        let lately = now >= queue.asked_at && now.since(queue.asked_at) < BETWEEN_PAGES;
-        let soon = lately.then(|| queue.asked_at.plus(BETWEEN_PAGES));
-        self.note_stored(id, due.or(soon), now);
+        if due.is_none() {
+            // What others store comes in by pages: not one for every event.
+            let lately = now >= queue.asked_at && now.since(queue.asked_at) < BETWEEN_PAGES;
+            queue.wait_with_pages(lately.then(|| next_moment(now)));
+        }
+        self.note_stored(id, due, now);
     }
 
     /// Endpoints that the store has to be looked at for, because another node may have put something

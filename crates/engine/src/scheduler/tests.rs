@@ -560,12 +560,31 @@ fn one_page_is_read_at_a_time_and_a_failed_one_again_later() {
     assert!(!rig.scheduler.wants_pages());
     let retry_at = rig.now.plus(Duration::from_millis(500));
     rig.scheduler.page_failed(id, retry_at, rig.now);
-    assert_eq!(rig.hungry(), [(1, vec![])], "more was noted while it was read");
-    rig.scheduler.page_failed(id, retry_at, rig.now);
-    assert_eq!(rig.hungry(), []);
+    assert_eq!(rig.hungry(), [], "whatever was noted while it was read");
+    rig.scheduler.note_stored(id, None, rig.now);
+    assert_eq!(rig.hungry(), [], "a store that does not answer is not asked for every event");
     assert_eq!(rig.scheduler.next_alarm(), Some(retry_at));
     rig.set_clock(retry_at);
     assert_eq!(rig.hungry(), [(1, vec![])]);
+}
+
+#[test]
+fn what_other_nodes_store_is_read_for_all_endpoints_at_the_same_moments() {
+    let mut rig = Rig::with_slots(MANY);
+    rig.set_clock(rig.now.plus(Duration::from_millis(3)));
+    let ids = [1, 2].map(EndpointId::from_i64);
+    for (number, id) in [1, 2].into_iter().zip(ids) {
+        rig.put(endpoint(number));
+        assert_eq!(rig.hungry(), [(number, vec![])]);
+        rig.page(number, paged([]));
+        rig.set_clock(rig.now.plus(Duration::from_millis(1)));
+        rig.scheduler.told_of(id, None, rig.now);
+        rig.scheduler.told_of(id, None, rig.now);
+    }
+    assert_eq!(rig.hungry(), [], "each has been read lately");
+    let moment = rig.scheduler.next_alarm().expect("they are read later");
+    rig.set_clock(moment);
+    assert_eq!(rig.hungry(), [(1, vec![]), (2, vec![])]);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use postrider_core::{DeliveryId, EndpointId, Timestamp};
 
 use super::Place;
 use super::scene::{A, B, DAY, SECOND, Scene, TENANT, Turn, edit, ids, to};
+use crate::journal::{Page, Paged, Pages};
 use crate::record::NewEvent;
 
 fn at(new: NewEvent, time: Timestamp) -> NewEvent {
@@ -66,6 +67,45 @@ pub async fn held_ones_are_passed_over(place: &dyn Place) {
     page.held = made;
     let paged = scene.page(page).await;
     assert!(paged.waiting.is_empty() && !paged.more);
+}
+
+pub async fn pages_of_several_endpoints_are_as_if_each_was_asked_for_alone(place: &dyn Place) {
+    let mut scene = Scene::new(place).await;
+    let nobody = EndpointId::from_i64(99);
+    let events: Vec<_> = (0..6)
+        .map(|_| edit(scene.event(&[A, B]), |event| event.body = Bytes::from(vec![b'.'; 100])))
+        .collect();
+    let made: Vec<[DeliveryId; 2]> =
+        events.iter().map(|new| [new.delivery_id(0), new.delivery_id(1)]).collect();
+    scene.append(events).await;
+    scene.turn(made[0][0], Turn::Retry(SECOND)).await;
+    scene.turn(made[1][0], Turn::Retry(9 * SECOND)).await;
+    scene.turn(made[5][1], Turn::Retry(5 * SECOND)).await;
+    scene.pass(SECOND);
+    let held = vec![made[2][0], made[0][1]];
+    for (limit, max_bytes) in [(100, 1 << 20), (2, 1 << 20), (100, 250), (1, 1)] {
+        let endpoints = vec![B, nobody, A];
+        let wanted = Pages {
+            endpoints: endpoints.clone(),
+            now: scene.now,
+            limit,
+            max_bytes,
+            held: held.clone(),
+        };
+        let together = scene.store.pages(wanted).await.expect("pages");
+        assert_eq!(together.len(), 3);
+        for (endpoint, paged) in endpoints.into_iter().zip(together) {
+            let page = Page { limit, max_bytes, held: held.clone(), ..scene.page_of(endpoint) };
+            let alone = scene.page(page).await;
+            let of = |paged: &Paged| (ids(&paged.waiting), paged.more, paged.next_due);
+            assert_eq!(of(&paged), of(&alone), "{endpoint}: {limit} of {max_bytes} bytes");
+            assert!(paged.waiting.iter().all(|waiting| waiting.event.body.len() == 100));
+        }
+    }
+    let wanted = Pages { endpoints: vec![B, A], now: scene.now, limit: 100, max_bytes: 250, held };
+    let paged = scene.store.pages(wanted).await.expect("pages");
+    assert_eq!(ids(&paged[0].waiting), [made[1][1], made[2][1]]);
+    assert_eq!(ids(&paged[1].waiting), [made[0][0], made[3][0]]);
 }
 
 pub async fn bodies_are_bounded_but_never_to_nothing(place: &dyn Place) {

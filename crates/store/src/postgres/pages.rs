@@ -1,65 +1,132 @@
 //! Finding what waits: what may be tried now, what is due next, and what is unfinished at all.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use postrider_core::{DeliveryId, EndpointId, EventId, Timestamp};
+use postrider_core::{DeliveryId, EndpointId, Timestamp};
 use tokio_postgres::Row;
 
 use super::rows::{self, Body};
 use super::session::{Param, Session};
 use crate::error::Error;
-use crate::journal::{MAX_PAGE, Page, Paged, Unfinished};
+use crate::journal::{MAX_PAGE, Paged, Pages, Unfinished};
 use crate::record::{Event, MAX_DELIVERIES_PER_EVENT, Waiting};
 use crate::stored::code;
 use crate::stored::hot::{HOT, Hot};
 
-/// What is ready (1) and whose time has come (2), each in the order of its index: of each what
-/// [`HOT`] says, and the size of the event's body.
-static PAGE: LazyLock<String> = LazyLock::new(|| {
-    let select = |kind: u8, wanted: &str| {
+/// For each endpoint, by its number `n`: what is ready (1), whose time has come (2), and what is due
+/// next (3); of each what [`HOT`] says, and the event. One more of a part than is wanted says that there
+/// is more. A body that would make an endpoint's page too large is left out.
+///
+/// What is held is left out by a question that depends on nothing else, of which the server makes one
+/// hash for all rows.
+static PAGES: LazyLock<String> = LazyLock::new(|| {
+    let select = |part: u8, wanted: &str| {
         format!(
-            "(SELECT {HOT}, (SELECT octet_length(e.body) FROM events e WHERE e.id = u.event_id), \
-             {kind} FROM unfinished u {wanted})"
+            "(SELECT {HOT}, {part} AS part FROM unfinished WHERE endpoint_id = w.endpoint \
+             AND id NOT IN (SELECT unnest($4::int8[])) AND {wanted})"
         )
     };
-    let ready = "WHERE endpoint_id = $1 AND place = 1 ORDER BY event_id, id LIMIT $3";
-    let due = "WHERE endpoint_id = $1 AND place = 2 AND at <= $2 ORDER BY at, id LIMIT $4";
-    format!("{} UNION ALL {}", select(1, ready), select(2, due))
+    let ready = select(1, "place = 1 ORDER BY event_id, id LIMIT $3::int8 + 1");
+    let due = select(2, "place = 2 AND at <= $2 ORDER BY at, id LIMIT $5");
+    let next = select(3, "place = 2 AND at > $2 ORDER BY at, id LIMIT 1");
+    format!(
+        "SELECT u.*, {}, \
+         CASE WHEN sum(octet_length(e.body)) FILTER (WHERE part < 3) OVER page \
+              <= greatest($6::int8, octet_length(e.body)) THEN e.body END, n \
+         FROM unnest($1::int8[]) WITH ORDINALITY w (endpoint, n) \
+         CROSS JOIN LATERAL ({ready} UNION ALL \
+              (SELECT * FROM {due} d ORDER BY id LIMIT $3::int8 + 1) UNION ALL {next}) u \
+         LEFT JOIN {} ON true \
+         WINDOW page AS (PARTITION BY n ORDER BY u.event_id, u.id)",
+        rows::EVENT,
+        rows::EVENT_OF_DELIVERY
+    )
 });
 
-const AFTER_NOW: &str = "SELECT id, at FROM unfinished \
-     WHERE endpoint_id = $1 AND place = 2 AND at > $2 ORDER BY at, id LIMIT $3";
 const NEXT_DUE: &str =
     "SELECT at FROM unfinished WHERE endpoint_id = $1 AND place = 2 ORDER BY at LIMIT 1";
 
-pub(crate) async fn page(session: &Session, page: &Page) -> Result<Paged, Error> {
-    let limit = page.limit.min(MAX_PAGE);
-    let held: HashSet<DeliveryId> = page.held.iter().copied().collect();
-    let (endpoint, now) = (page.endpoint.as_i64(), page.now.as_millis());
-    // One more than wanted tells whether there is more.
-    let ready_rows = code::size(limit + held.len() + 1);
-    let due_rows = code::size((limit + 1).max(DUE_SORTED) + held.len());
-    let params: [Param<'_>; 4] = [&endpoint, &now, &ready_rows, &due_rows];
-    let (rows, next_due) = tokio::try_join!(
-        async { Ok(session.rows(&PAGE, &params).await?) },
-        next_after(session, page, &held),
-    )?;
-    let (mut ready, mut due) = (Vec::new(), Vec::new());
-    for row in &rows {
-        let sized = sized(row)?;
-        if !held.contains(&sized.hot.id) {
-            if rows::get::<i32>(row, KIND)? == 1 { ready.push(sized) } else { due.push(sized) }
-        }
+/// The columns of [`PAGES`] that are read apart.
+const PART: usize = rows::AFTER_HOT;
+const EVENT: usize = PART + 1;
+const BODY: usize = EVENT + rows::AFTER_EVENT;
+const NUMBER: usize = BODY + 1;
+
+/// The answers are in the order of the endpoints.
+pub(crate) async fn pages(session: &Session, pages: &Pages) -> Result<Vec<Paged>, Error> {
+    let limit = pages.limit.min(MAX_PAGE);
+    let endpoints: Vec<i64> = pages.endpoints.iter().map(|id| id.as_i64()).collect();
+    let held: Vec<i64> = pages.held.iter().map(|id| id.as_i64()).collect();
+    let (now, wanted) = (pages.now.as_millis(), code::size(limit));
+    let due = code::size((limit + 1).max(DUE_SORTED));
+    let max_bytes = code::size(pages.max_bytes);
+    let params: [Param<'_>; 6] = [&endpoints, &now, &wanted, &held, &due, &max_bytes];
+    let mut read: Vec<Read> = pages.endpoints.iter().map(|_| Read::default()).collect();
+    for row in &session.rows(&PAGES, &params).await? {
+        let number: i64 = rows::get(row, NUMBER)?;
+        let index = usize::try_from(number - 1).ok();
+        let page = index.and_then(|index| read.get_mut(index));
+        page.ok_or_else(|| Error::Damaged("a page that nobody asked for".into()))?.add(row)?;
     }
-    due.sort_unstable_by_key(|sized| sized.hot.id);
-    let more = ready.len() > limit || due.len() > limit;
-    ready.truncate(limit);
-    due.truncate(limit);
-    ready.append(&mut due);
-    let (waiting, cut) = load(session, ready, page.max_bytes).await?;
-    Ok(Paged { waiting, more: more || cut, next_due })
+    Ok(read.into_iter().map(|read| read.finish(limit)).collect())
+}
+
+/// One endpoint's part of the answer.
+#[derive(Default)]
+struct Read {
+    ready: Vec<Found>,
+    due: Vec<Found>,
+    next_due: Option<Timestamp>,
+}
+
+struct Found {
+    hot: Hot,
+    /// None if there was no room for its body.
+    event: Option<Event>,
+}
+
+impl Read {
+    fn add(&mut self, row: &Row) -> Result<(), Error> {
+        let hot = rows::hot(row)?;
+        let part: i32 = rows::get(row, PART)?;
+        if part == 3 {
+            self.next_due = Some(hot.delivery.due);
+            return Ok(());
+        }
+        if rows::get::<Option<i64>>(row, EVENT)?.is_none() {
+            return Err(rows::missing_event(&hot));
+        }
+        let fits = rows::get::<Option<&[u8]>>(row, BODY)?.is_some();
+        let event = fits.then(|| rows::event_at(row, EVENT, Body::Follows)).transpose()?;
+        let list = if part == 1 { &mut self.ready } else { &mut self.due };
+        list.push(Found { hot, event });
+        Ok(())
+    }
+
+    fn finish(mut self, limit: usize) -> Paged {
+        self.ready.sort_unstable_by_key(|found| (found.hot.event, found.hot.id));
+        self.due.sort_unstable_by_key(|found| found.hot.id);
+        let mut more = self.ready.len() > limit || self.due.len() > limit;
+        self.ready.truncate(limit);
+        self.due.truncate(limit);
+        self.ready.append(&mut self.due);
+        self.ready.sort_unstable_by_key(|found| (found.hot.event, found.hot.id));
+        let mut waiting: Vec<Waiting> = Vec::with_capacity(self.ready.len());
+        for Found { hot, event } in self.ready {
+            let Some(event) = event else {
+                more = true;
+                break;
+            };
+            // Neighbours of one event share it.
+            let event = match waiting.last() {
+                Some(last) if last.event.id == event.id => Arc::clone(&last.event),
+                Some(_) | None => Arc::new(event),
+            };
+            waiting.push(hot.with(event));
+        }
+        Paged { waiting, more, next_due: self.next_due }
+    }
 }
 
 pub(crate) async fn next_due(
@@ -140,97 +207,6 @@ fn without_event(hot: &Hot) -> Unfinished {
     }
 }
 
-/// A delivery, and the size of its event's body.
-pub(crate) struct Sized {
-    pub(crate) hot: Hot,
-    pub(crate) bytes: usize,
-}
-
-/// The columns of [`PAGE`] that are read apart.
-const BYTES: usize = rows::AFTER_HOT;
-const KIND: usize = rows::AFTER_HOT + 1;
-
-fn sized(row: &Row) -> Result<Sized, Error> {
-    let hot = rows::hot(row)?;
-    let bytes = size(row, BYTES)?.ok_or_else(|| rows::missing_event(&hot))?;
-    Ok(Sized { hot, bytes })
-}
-
-/// The size of a body, if the event is there.
-pub(crate) fn size(row: &Row, column: usize) -> Result<Option<usize>, Error> {
-    let bytes: Option<i32> = rows::get(row, column)?;
-    Ok(bytes.map(|bytes| usize::try_from(bytes).unwrap_or_default()))
-}
-
 /// Of those whose time came first, this many at least are put in the order of their events: what was
 /// to be tried again goes by age, as everything does, and not by when its wait was over.
 pub(crate) const DUE_SORTED: usize = 1_024;
-
-/// Adds the events, of which neighbours share one, until their bodies exceed `max_bytes`. The
-/// second value says that some were left out.
-pub(crate) async fn load(
-    session: &Session,
-    mut found: Vec<Sized>,
-    max_bytes: usize,
-) -> Result<(Vec<Waiting>, bool), Error> {
-    found.sort_unstable_by_key(|sized| (sized.hot.event, sized.hot.id));
-    let mut wanted: Vec<i64> = Vec::new();
-    let mut bytes = 0_usize;
-    let mut fitting = found.len();
-    for (index, sized) in found.iter().enumerate() {
-        let event = sized.hot.event.as_i64();
-        if wanted.last() == Some(&event) {
-            continue;
-        }
-        bytes = bytes.saturating_add(sized.bytes);
-        if bytes > max_bytes && index > 0 {
-            fitting = index;
-            break;
-        }
-        wanted.push(event);
-    }
-    let cut = fitting < found.len();
-    found.truncate(fitting);
-    let events = events(session, &wanted).await?;
-    let with_event = |sized: Sized| {
-        // An event that is gone by now took its deliveries with it.
-        let event = events.get(&sized.hot.event).map(Arc::clone)?;
-        Some(sized.hot.with(event))
-    };
-    Ok((found.into_iter().filter_map(with_event).collect(), cut))
-}
-
-/// Each id is looked up in the one part of the table where it can be.
-async fn events(session: &Session, ids: &[i64]) -> Result<HashMap<EventId, Arc<Event>>, Error> {
-    if ids.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let sql = format!(
-        "SELECT {}, e.body FROM unnest($1::int8[]) u (event_id) CROSS JOIN {}",
-        rows::EVENT,
-        rows::EVENT_OF_DELIVERY
-    );
-    let found = session.rows(&sql, &[&ids]).await?;
-    found
-        .iter()
-        .map(|row| rows::event_at(row, 0, Body::Follows))
-        .map(|event| event.map(|event| (event.id, Arc::new(event))))
-        .collect()
-}
-
-/// When the first that is neither due nor held becomes due, whatever the type of its event: to look
-/// again too early does no harm, and looking for the type would mean a walk.
-pub(crate) async fn next_after(
-    session: &Session,
-    page: &Page,
-    held: &HashSet<DeliveryId>,
-) -> Result<Option<Timestamp>, Error> {
-    let (endpoint, now) = (page.endpoint.as_i64(), page.now.as_millis());
-    let found = session.rows(AFTER_NOW, &[&endpoint, &now, &code::size(held.len() + 1)]).await?;
-    for row in &found {
-        if !held.contains(&DeliveryId::from_i64(rows::get(row, 0)?)) {
-            return rows::time(row, 1).map(Some);
-        }
-    }
-    Ok(None)
-}

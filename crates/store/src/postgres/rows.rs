@@ -85,7 +85,7 @@ pub(crate) const EVENT_OF_DELIVERY: &str =
     "LATERAL (SELECT * FROM events e WHERE e.id = u.event_id OFFSET 0) e";
 
 /// How many columns [`EVENT`] has: where the body is, if it follows.
-const AFTER_EVENT: usize = 13;
+pub(crate) const AFTER_EVENT: usize = 13;
 
 /// Whether the body follows the columns of [`EVENT`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

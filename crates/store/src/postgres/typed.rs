@@ -1,20 +1,22 @@
 //! Pages of chosen event types. Types are not indexed, so what waits is walked in its order until a
 //! page is full: a bounded piece at a time, however much of it is of other types.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
-use postrider_core::DeliveryId;
+use postrider_core::{DeliveryId, EventId, Timestamp};
 use tokio_postgres::Row;
 
-use super::pages::{self, Sized};
-use super::rows;
+use super::pages::DUE_SORTED;
+use super::rows::{self, Body};
 use super::session::{Param, Session};
 use super::text;
 use crate::error::Error;
 use crate::journal::{MAX_PAGE, Page, Paged};
+use crate::record::{Event, Waiting};
 use crate::stored::code;
-use crate::stored::hot::HOT;
+use crate::stored::hot::{HOT, Hot};
 
 /// The most rows that a piece of a walk looks at. Between two pieces the connection serves others.
 const MAX_PIECE: usize = 2_048;
@@ -62,7 +64,7 @@ impl Walk {
         page.limit = page.limit.min(MAX_PAGE);
         let held = page.held.iter().copied().collect();
         let ready = Leg::new(Which::Ready, page.limit);
-        let due = Leg::new(Which::Due, page.limit.max(pages::DUE_SORTED));
+        let due = Leg::new(Which::Due, page.limit.max(DUE_SORTED));
         Self { page, held, ready, due }
     }
 
@@ -93,8 +95,8 @@ impl Walk {
         found.append(&mut self.due.found);
         let waiting = still_waiting(session, &found).await?;
         found.retain(|sized| waiting.contains(&sized.hot.id.as_i64()));
-        let (waiting, cut) = pages::load(session, found, self.page.max_bytes).await?;
-        let next_due = pages::next_after(session, &self.page, &self.held).await?;
+        let (waiting, cut) = load(session, found, self.page.max_bytes).await?;
+        let next_due = next_after(session, &self.page, &self.held).await?;
         Ok(Paged { waiting, more: full || cut, next_due })
     }
 }
@@ -131,7 +133,7 @@ impl Leg {
                     self.end = Some(End::Full);
                     break;
                 }
-                let bytes = pages::size(row, BYTES)?.unwrap_or_default();
+                let bytes = size(row, BYTES)?.unwrap_or_default();
                 self.found.push(Sized { hot: rows::hot(row)?, bytes });
             }
             self.last = (rows::get(row, order)?, id);
@@ -177,3 +179,87 @@ async fn still_waiting(session: &Session, found: &[Sized]) -> Result<HashSet<i64
     let waiting = session.rows(SQL, &[&ids, &fences]).await?;
     waiting.iter().map(|row| rows::get(row, 0)).collect()
 }
+
+/// A delivery, and the size of its event's body.
+struct Sized {
+    hot: Hot,
+    bytes: usize,
+}
+
+/// The size of a body, if the event is there.
+fn size(row: &Row, column: usize) -> Result<Option<usize>, Error> {
+    let bytes: Option<i32> = rows::get(row, column)?;
+    Ok(bytes.map(|bytes| usize::try_from(bytes).unwrap_or_default()))
+}
+
+/// Adds the events, of which neighbours share one, until their bodies exceed `max_bytes`. The
+/// second value says that some were left out.
+async fn load(
+    session: &Session,
+    mut found: Vec<Sized>,
+    max_bytes: usize,
+) -> Result<(Vec<Waiting>, bool), Error> {
+    found.sort_unstable_by_key(|sized| (sized.hot.event, sized.hot.id));
+    let mut wanted: Vec<i64> = Vec::new();
+    let mut bytes = 0_usize;
+    let mut fitting = found.len();
+    for (index, sized) in found.iter().enumerate() {
+        let event = sized.hot.event.as_i64();
+        if wanted.last() == Some(&event) {
+            continue;
+        }
+        bytes = bytes.saturating_add(sized.bytes);
+        if bytes > max_bytes && index > 0 {
+            fitting = index;
+            break;
+        }
+        wanted.push(event);
+    }
+    let cut = fitting < found.len();
+    found.truncate(fitting);
+    let events = events(session, &wanted).await?;
+    let with_event = |sized: Sized| {
+        // An event that is gone by now took its deliveries with it.
+        let event = events.get(&sized.hot.event).map(Arc::clone)?;
+        Some(sized.hot.with(event))
+    };
+    Ok((found.into_iter().filter_map(with_event).collect(), cut))
+}
+
+/// Each id is looked up in the one part of the table where it can be.
+async fn events(session: &Session, ids: &[i64]) -> Result<HashMap<EventId, Arc<Event>>, Error> {
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let sql = format!(
+        "SELECT {}, e.body FROM unnest($1::int8[]) u (event_id) CROSS JOIN {}",
+        rows::EVENT,
+        rows::EVENT_OF_DELIVERY
+    );
+    let found = session.rows(&sql, &[&ids]).await?;
+    found
+        .iter()
+        .map(|row| rows::event_at(row, 0, Body::Follows))
+        .map(|event| event.map(|event| (event.id, Arc::new(event))))
+        .collect()
+}
+
+/// When the first that is neither due nor held becomes due, whatever the type of its event: to look
+/// again too early does no harm, and looking for the type would mean a walk.
+async fn next_after(
+    session: &Session,
+    page: &Page,
+    held: &HashSet<DeliveryId>,
+) -> Result<Option<Timestamp>, Error> {
+    let (endpoint, now) = (page.endpoint.as_i64(), page.now.as_millis());
+    let found = session.rows(AFTER_NOW, &[&endpoint, &now, &code::size(held.len() + 1)]).await?;
+    for row in &found {
+        if !held.contains(&DeliveryId::from_i64(rows::get(row, 0)?)) {
+            return rows::time(row, 1).map(Some);
+        }
+    }
+    Ok(None)
+}
+
+const AFTER_NOW: &str = "SELECT id, at FROM unfinished \
+     WHERE endpoint_id = $1 AND place = 2 AND at > $2 ORDER BY at, id LIMIT $3";

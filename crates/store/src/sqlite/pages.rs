@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, Params};
 
 use super::rows;
 use crate::error::Error;
-use crate::journal::{MAX_PAGE, Page, Paged, Unfinished};
+use crate::journal::{MAX_PAGE, Paged, Pages, Unfinished};
 use crate::record::{Event, MAX_DELIVERIES_PER_EVENT, Waiting};
 use crate::stored::code;
 use crate::stored::hot::{HOT, Hot};
@@ -23,20 +23,29 @@ pub(crate) const AFTER_NOW: &str = "SELECT id, at FROM deliveries INDEXED BY del
 pub(crate) const NEXT_DUE: &str = "SELECT min(at) FROM deliveries INDEXED BY deliveries_timed \
      WHERE endpoint_id = ?1 AND place = 2";
 
-pub(crate) fn page(conn: &Connection, page: &Page) -> Result<Paged, Error> {
-    let limit = page.limit.min(MAX_PAGE);
-    let held: HashSet<DeliveryId> = page.held.iter().copied().collect();
+/// The answers are in the order of the endpoints.
+pub(crate) fn pages(conn: &Connection, wanted: &Pages) -> Result<Vec<Paged>, Error> {
+    let held: HashSet<DeliveryId> = wanted.held.iter().copied().collect();
+    wanted.endpoints.iter().map(|endpoint| page(conn, wanted, *endpoint, &held)).collect()
+}
+
+fn page(
+    conn: &Connection,
+    wanted: &Pages,
+    endpoint: EndpointId,
+    held: &HashSet<DeliveryId>,
+) -> Result<Paged, Error> {
+    let limit = wanted.limit.min(MAX_PAGE);
     // One more than wanted tells whether there is more.
     let fetch = code::size(limit + held.len() + 1);
-    let endpoint = page.endpoint.as_i64();
-    let ready = take(conn, READY, (endpoint, fetch), &held, limit)?;
-    let due = take_due(conn, page, &held, limit)?;
+    let ready = take(conn, READY, (endpoint.as_i64(), fetch), held, limit)?;
+    let due = take_due(conn, endpoint, wanted.now, held, limit)?;
 
     let mut found = ready.found;
     found.extend(due.found);
     found.sort_unstable_by_key(|hot| (hot.event, hot.id));
-    let (waiting, cut) = load(conn, found, page.max_bytes)?;
-    let next_due = next_after(conn, page, &held)?;
+    let (waiting, cut) = load(conn, found, wanted.max_bytes)?;
+    let next_due = next_after(conn, endpoint, wanted.now, held)?;
     Ok(Paged { waiting, more: ready.more || due.more || cut, next_due })
 }
 
@@ -147,13 +156,14 @@ pub(crate) const DUE_SORTED: usize = 1_024;
 /// Up to `limit` that are due and not held. Only the index is read of the rest.
 fn take_due(
     conn: &Connection,
-    page: &Page,
+    endpoint: EndpointId,
+    now: Timestamp,
     held: &HashSet<DeliveryId>,
     limit: usize,
 ) -> Result<Taken, Error> {
     let fetch = (limit + 1).max(DUE_SORTED) + held.len();
     let mut statement = conn.prepare_cached(DUE)?;
-    let params = (page.endpoint.as_i64(), page.now.as_millis(), code::size(fetch));
+    let params = (endpoint.as_i64(), now.as_millis(), code::size(fetch));
     let mut ids = statement
         .query_and_then(params, |row| Ok(DeliveryId::from_i64(row.get(0)?)))?
         .filter(|id| !id.as_ref().is_ok_and(|id| held.contains(id)))
@@ -199,11 +209,12 @@ pub(crate) fn load(
 /// again too early does no harm, and looking for the type would mean a walk.
 pub(crate) fn next_after(
     conn: &Connection,
-    page: &Page,
+    endpoint: EndpointId,
+    now: Timestamp,
     held: &HashSet<DeliveryId>,
 ) -> Result<Option<Timestamp>, Error> {
     let mut statement = conn.prepare_cached(AFTER_NOW)?;
-    let params = (page.endpoint.as_i64(), page.now.as_millis(), code::size(held.len() + 1));
+    let params = (endpoint.as_i64(), now.as_millis(), code::size(held.len() + 1));
     let mut found = statement.query(params)?;
     while let Some(row) = found.next()? {
         if !held.contains(&DeliveryId::from_i64(row.get(0)?)) {

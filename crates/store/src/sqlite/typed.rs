@@ -91,7 +91,7 @@ impl Walk {
         }
         found.sort_unstable_by_key(|hot| (hot.event, hot.id));
         let (waiting, cut) = pages::load(conn, found, self.page.max_bytes)?;
-        let next_due = pages::next_after(conn, &self.page, &self.held)?;
+        let next_due = pages::next_after(conn, self.page.endpoint, self.page.now, &self.held)?;
         Ok(Paged { waiting, more: full || cut, next_due })
     }
 }
