@@ -17,8 +17,8 @@ use crate::route::Place;
 use crate::scheduler::charge_of;
 use crate::shared::Shared;
 
-/// Between two words about the same.
-const GATHER: Duration = Duration::from_millis(10);
+/// Between two words about the same: those who carry what was stored read it no more often.
+const GATHER: Duration = Duration::from_millis(20);
 /// Endpoints named in one word.
 const ENDPOINTS: usize = 150;
 /// Notices that wait to be told; beyond that the oldest are lost.
