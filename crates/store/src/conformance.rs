@@ -24,14 +24,17 @@ pub mod fleet_lanes;
 pub mod fleet_look;
 pub mod fleet_members;
 pub mod fleet_words;
+pub mod groups;
 pub mod history;
 pub mod hubs;
 pub mod idempotency;
 pub mod lease_tokens;
 pub mod leasing;
 pub mod lines;
+pub mod measures;
 pub mod paging;
 pub mod retention;
+pub mod sessions;
 pub mod sources;
 pub mod standing;
 pub mod tenures;
@@ -83,6 +86,7 @@ macro_rules! conformance {
                 a_head_with_a_time_holds_its_line,
                 a_parked_one_with_a_time_becomes_timed,
                 a_parked_one_says_what_it_waits_for,
+                a_parked_one_knows_its_place,
                 replays_stand_in_line_too,
             }
             leasing {
@@ -142,6 +146,12 @@ macro_rules! conformance {
                 they_are_counted,
                 purging_removes_only_what_matches,
             }
+            groups {
+                dead_letters_are_grouped_by_where_and_why,
+                groups_are_of_what_the_filter_selects,
+                another_tenants_dead_letters_are_in_no_group,
+                only_the_newest_are_grouped,
+            }
             retention {
                 each_kind_goes_at_its_age,
                 an_event_goes_after_its_last_delivery,
@@ -169,6 +179,18 @@ macro_rules! conformance {
             }
             hubs {
                 hubs_come_back_and_are_unique,
+            }
+            sessions {
+                sessions_come_back_as_they_were,
+                a_use_only_moves_forward,
+                a_session_that_has_ended_stays_so,
+                old_and_idle_sessions_end,
+            }
+            measures {
+                what_is_added_adds_up,
+                what_many_add_at_once_is_all_there,
+                measures_are_found_by_whose_they_are,
+                what_is_old_is_forgotten_step_by_step,
             }
             auditing {
                 a_change_is_audited_newest_first,

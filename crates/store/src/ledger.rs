@@ -16,6 +16,9 @@ pub const MAX_SCAN: usize = 20_000;
 /// Counting stops here.
 pub const MAX_COUNT: u64 = 100_000;
 
+/// The most dead letters that are looked at to put them into groups: the newest.
+pub const MAX_GROUPED: usize = 10_000;
+
 /// The most attempts shown of one delivery: the newest.
 pub const MAX_ATTEMPTS: usize = 1_000;
 
@@ -45,6 +48,10 @@ pub trait Ledger: Send + Sync + 'static {
     /// The delivery that a parked one waits for: the first unfinished one of its line.
     async fn ahead_of(&self, id: DeliveryId) -> Result<Option<DeliveryRecord>, Error>;
 
+    /// How many unfinished deliveries of its line go before a parked one, its head among them; at
+    /// most `limit`. None go before one that is not parked.
+    async fn ahead_count(&self, id: DeliveryId, limit: usize) -> Result<u64, Error>;
+
     /// Deliveries by id.
     async fn deliveries(
         &self,
@@ -58,6 +65,14 @@ pub trait Ledger: Send + Sync + 'static {
         tenant: TenantId,
         filter: DeliveryFilter,
     ) -> Result<u64, Error>;
+
+    /// Dead letters that match, by endpoint, state, class and reason, most first; only the newest
+    /// [`MAX_GROUPED`] are looked at, or fewer, if very many others are among them.
+    async fn dead_letter_groups(
+        &self,
+        tenant: TenantId,
+        filter: DeliveryFilter,
+    ) -> Result<Groups, Error>;
 
     /// Removes up to `limit` matching dead letters; returns how many. Each commit of it is audited.
     async fn purge_dead_letters(
@@ -142,4 +157,26 @@ pub struct Count {
     pub endpoint: EndpointId,
     pub state: State,
     pub deliveries: u64,
+}
+
+/// Dead letters put together by where they were to go and why they did not.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Groups {
+    pub groups: Vec<Group>,
+    pub looked_at: u64,
+    /// There are no more than were looked at.
+    pub complete: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    pub endpoint: EndpointId,
+    pub state: State,
+    pub class: Option<Class>,
+    pub reason: Option<Reason>,
+    pub deliveries: u64,
+    /// When the last of them to end did so.
+    pub newest_at: Option<Timestamp>,
+    /// What was last said of that one.
+    pub last_error: Option<String>,
 }

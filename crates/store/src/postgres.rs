@@ -15,7 +15,7 @@
 //! [`writer`], [`pipeline`], [`slots`], [`changes`], [`readers`], [`janitor`]), and what they do
 //! ([`append`], [`settle`], [`lines`], [`leases`], [`pages`], [`typed`], [`retention`],
 //! [`partitions`], [`lists`], [`history`], [`configuration`], [`standing`], [`sources`], [`hubs`],
-//! [`audit`]).
+//! [`audit`], [`sessions`], [`measures`]).
 
 use std::ops::ControlFlow;
 use std::pin::Pin;
@@ -37,12 +37,16 @@ use crate::fleet::{Fleet, Tenure};
 use crate::journal::{
     Appending, Cutoffs, Journal, Lapsed, Page, Paged, Pages, RetentionStep, Unfinished, Urgency,
 };
-use crate::ledger::{Count, DeliveryFilter, DeliveryQuery, EventQuery, Ledger, Listed, MAX_COUNT};
+use crate::ledger::{
+    Count, DeliveryFilter, DeliveryQuery, EventQuery, Groups, Ledger, Listed, MAX_COUNT,
+};
 use crate::record::{
     Attempt, DeliveryRecord, Event, Leased, NewDelivery, NewEvent, Settle, Settled, Waiting,
 };
 use crate::registry::{HubRecord, JobRecord, KeyRecord, Registry, Standing, TenantRecord};
 use crate::sealing::Keyring;
+use crate::stored::groups::groups;
+use crate::stored::pages::dead_letters;
 
 mod address;
 mod config;
@@ -66,6 +70,7 @@ mod readers;
 mod slots;
 mod writer;
 
+mod ahead;
 mod append;
 mod audit;
 mod configuration;
@@ -76,9 +81,11 @@ mod hubs;
 mod leases;
 mod lines;
 mod lists;
+mod measures;
 mod pages;
 mod partitions;
 mod retention;
+mod sessions;
 mod settle;
 mod sources;
 mod standing;
@@ -566,6 +573,11 @@ impl Ledger for Postgres {
         history::ahead_of(reader.session()?, id).await
     }
 
+    async fn ahead_count(&self, id: DeliveryId, limit: usize) -> Result<u64, Error> {
+        let reader = self.ledger.session().await?;
+        ahead::ahead_count(reader.session()?, id, limit).await
+    }
+
     async fn deliveries(
         &self,
         tenant: TenantId,
@@ -580,7 +592,7 @@ impl Ledger for Postgres {
         tenant: TenantId,
         filter: DeliveryFilter,
     ) -> Result<u64, Error> {
-        let Some(mut query) = history::dead_letters(filter, crate::journal::MAX_PAGE) else {
+        let Some(mut query) = dead_letters(filter, crate::journal::MAX_PAGE) else {
             return Ok(0);
         };
         let mut count = 0;
@@ -594,6 +606,14 @@ impl Ledger for Postgres {
         }
     }
 
+    async fn dead_letter_groups(
+        &self,
+        tenant: TenantId,
+        filter: DeliveryFilter,
+    ) -> Result<Groups, Error> {
+        groups(self, tenant, filter).await
+    }
+
     async fn purge_dead_letters(
         &self,
         tenant: TenantId,
@@ -601,7 +621,7 @@ impl Ledger for Postgres {
         limit: usize,
         audit: Option<Audit>,
     ) -> Result<u64, Error> {
-        let Some(mut query) = history::dead_letters(filter, limit) else { return Ok(0) };
+        let Some(mut query) = dead_letters(filter, limit) else { return Ok(0) };
         let mut removed = 0;
         while removed < limit as u64 {
             query.limit = limit - usize::try_from(removed).unwrap_or(limit);

@@ -4,9 +4,8 @@
 //! Reading order: what the file looks like (`schema`, `code`, `rows`), how it is opened
 //! (`file`, `config`), who works on it (`writer`, `readers`, `checkpoint`), and what they
 //! do (`append`, `settle`, `leases`, `pages`, `typed`, `retention`, `lists`,
-//! `history`, `configuration`, `sources`, `hubs`, `audit`, `fleet`).
+//! `history`, `configuration`, `sources`, `hubs`, `audit`, `sessions`, `measures`, `fleet`).
 
-use std::fs::File;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,12 +27,16 @@ use crate::fleet::{Fleet, Tenure};
 use crate::journal::{
     Appending, Cutoffs, Journal, Lapsed, Page, Paged, Pages, RetentionStep, Unfinished, Urgency,
 };
-use crate::ledger::{Count, DeliveryFilter, DeliveryQuery, EventQuery, Ledger, Listed, MAX_COUNT};
+use crate::ledger::{
+    Count, DeliveryFilter, DeliveryQuery, EventQuery, Groups, Ledger, Listed, MAX_COUNT,
+};
 use crate::record::{
     Attempt, DeliveryRecord, Event, Leased, NewDelivery, NewEvent, Settle, Settled, Waiting,
 };
 use crate::registry::{HubRecord, JobRecord, KeyRecord, Registry, Standing, TenantRecord};
 use crate::sealing::Keyring;
+use crate::stored::groups::groups;
+use crate::stored::pages::dead_letters;
 
 mod rows;
 mod schema;
@@ -47,6 +50,7 @@ mod checkpoint;
 mod readers;
 mod writer;
 
+mod ahead;
 mod append;
 mod audit;
 mod configuration;
@@ -56,8 +60,10 @@ mod history;
 mod hubs;
 mod leases;
 mod lists;
+mod measures;
 mod pages;
 mod retention;
+mod sessions;
 mod settle;
 mod sources;
 mod standing;
@@ -72,6 +78,7 @@ pub use copy::Origin;
 use batch::Batch;
 use checkpoint::Checkpointer;
 use config::{JOURNAL_READERS, LEDGER_READERS};
+use file::Lock;
 use fleet::Company;
 use readers::Readers;
 use typed::Walk;
@@ -122,7 +129,7 @@ impl Sqlite {
 
     fn start(
         conn: Connection,
-        lock: File,
+        lock: Lock,
         path: &Path,
         options: &Options,
         keyring: Keyring,
@@ -337,6 +344,10 @@ impl Ledger for Sqlite {
         self.ledger.ask(move |conn| history::ahead_of(conn, id)).await
     }
 
+    async fn ahead_count(&self, id: DeliveryId, limit: usize) -> Result<u64, Error> {
+        self.ledger.ask(move |conn| ahead::ahead_count(conn, id, limit)).await
+    }
+
     async fn deliveries(
         &self,
         tenant: TenantId,
@@ -350,7 +361,7 @@ impl Ledger for Sqlite {
         tenant: TenantId,
         filter: DeliveryFilter,
     ) -> Result<u64, Error> {
-        let Some(mut query) = history::dead_letters(filter, crate::journal::MAX_PAGE) else {
+        let Some(mut query) = dead_letters(filter, crate::journal::MAX_PAGE) else {
             return Ok(0);
         };
         let mut count = 0;
@@ -364,6 +375,14 @@ impl Ledger for Sqlite {
         }
     }
 
+    async fn dead_letter_groups(
+        &self,
+        tenant: TenantId,
+        filter: DeliveryFilter,
+    ) -> Result<Groups, Error> {
+        groups(self, tenant, filter).await
+    }
+
     async fn purge_dead_letters(
         &self,
         tenant: TenantId,
@@ -371,7 +390,7 @@ impl Ledger for Sqlite {
         limit: usize,
         audit: Option<Audit>,
     ) -> Result<u64, Error> {
-        let Some(mut query) = history::dead_letters(filter, limit) else { return Ok(0) };
+        let Some(mut query) = dead_letters(filter, limit) else { return Ok(0) };
         let mut removed = 0;
         while removed < limit as u64 {
             query.limit = limit - usize::try_from(removed).unwrap_or(limit);

@@ -3,8 +3,10 @@
 
 pub(crate) mod code;
 pub(crate) mod content;
+pub(crate) mod groups;
 pub(crate) mod headers;
 pub(crate) mod hot;
+pub(crate) mod measures;
 pub(crate) mod pages;
 pub(crate) mod response;
 pub(crate) mod sealed;

@@ -13,13 +13,15 @@ use postrider_store::fleet::Tenure;
 use postrider_store::journal::{
     Appended, Appending, Cutoffs, Lapsed, Page, Paged, Pages, RetentionStep, Unfinished, Urgency,
 };
-use postrider_store::ledger::{Count, DeliveryFilter, DeliveryQuery, EventQuery, Listed};
+use postrider_store::ledger::{Count, DeliveryFilter, DeliveryQuery, EventQuery, Groups, Listed};
+use postrider_store::measures::{Grain, Measure, Of};
 use postrider_store::record::{
     Attempt, DeliveryRecord, Event, Leased, NewDelivery, NewEvent, Settle, Settled, Waiting,
 };
 use postrider_store::registry::{HubRecord, JobRecord, KeyRecord, Standing, TenantRecord};
+use postrider_store::sessions::SessionRecord;
 use postrider_store::sqlite::Sqlite;
-use postrider_store::{Error, Journal, Ledger, Registry, Store};
+use postrider_store::{Error, Journal, Ledger, Measures, Registry, Sessions, Store};
 
 pub(crate) struct Forgetful {
     pub(crate) kept: Sqlite,
@@ -98,12 +100,18 @@ pass_on! {
     ) -> Result<Option<DeliveryRecord>, Error>;
     fn attempts(&self, id: DeliveryId) -> Result<Vec<Attempt>, Error>;
     fn ahead_of(&self, id: DeliveryId) -> Result<Option<DeliveryRecord>, Error>;
+    fn ahead_count(&self, id: DeliveryId, limit: usize) -> Result<u64, Error>;
     fn deliveries(
         &self,
         tenant: TenantId,
         query: DeliveryQuery
     ) -> Result<Listed<DeliveryRecord>, Error>;
     fn count_dead_letters(&self, tenant: TenantId, filter: DeliveryFilter) -> Result<u64, Error>;
+    fn dead_letter_groups(
+        &self,
+        tenant: TenantId,
+        filter: DeliveryFilter
+    ) -> Result<Groups, Error>;
     fn purge_dead_letters(
         &self,
         tenant: TenantId,
@@ -152,6 +160,38 @@ pass_on! {
     ) -> Result<bool, Error>;
     fn standings(&self) -> Result<Vec<Standing>, Error>;
     fn note_breakers(&self, breakers: Vec<(EndpointId, Option<String>)>) -> Result<(), Error>;
+}
+
+pass_on! {
+    Sessions {}
+    fn put_session(&self, session: SessionRecord) -> Result<(), Error>;
+    fn session(&self, sha256: [u8; 32]) -> Result<Option<SessionRecord>, Error>;
+    fn touch_session(&self, sha256: [u8; 32], seen_at: Timestamp) -> Result<(), Error>;
+    fn end_session(&self, sha256: [u8; 32]) -> Result<(), Error>;
+    fn end_old_sessions(
+        &self,
+        begun_before: Timestamp,
+        seen_before: Timestamp,
+        limit: usize
+    ) -> Result<u64, Error>;
+}
+
+pass_on! {
+    Measures {}
+    fn add_measures(&self, measures: Vec<Measure>) -> Result<(), Error>;
+    fn measures(
+        &self,
+        tenant: TenantId,
+        of: Of,
+        grain: Grain,
+        since: Timestamp
+    ) -> Result<Vec<Measure>, Error>;
+    fn forget_measures(
+        &self,
+        grain: Grain,
+        before: Timestamp,
+        limit: usize
+    ) -> Result<u64, Error>;
 }
 
 impl Store for Forgetful {}

@@ -68,7 +68,10 @@ pub async fn they_come_in_the_order_of_events(place: &dyn Place) {
 }
 
 /// Filters over [`one_of_each`], and which of its rows they select as dead letters.
-fn filters(start: Timestamp, made: &[DeliveryRecord]) -> Vec<(DeliveryFilter, Vec<usize>)> {
+pub(super) fn filters(
+    start: Timestamp,
+    made: &[DeliveryRecord],
+) -> Vec<(DeliveryFilter, Vec<usize>)> {
     let any = DeliveryFilter::default;
     let second = |count: u32| Some(start.plus(count * SECOND));
     vec![

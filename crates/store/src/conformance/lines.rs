@@ -158,6 +158,30 @@ pub async fn a_parked_one_says_what_it_waits_for(place: &dyn Place) {
     assert_eq!(ahead(DeliveryId::from_i64(1)).await, None);
 }
 
+pub async fn a_parked_one_knows_its_place(place: &dyn Place) {
+    let mut scene = Scene::new(place).await;
+    let [first, second, third] = three(&mut scene).await;
+    let free = scene.deliver(A).await;
+    let elsewhere = [scene.deliver_in(A, "other").await, scene.deliver_in(B, LINE).await];
+    let ahead = |id, limit| {
+        let store = scene.store.clone();
+        async move { store.ahead_count(id, limit).await.expect("readable") }
+    };
+    assert_eq!(ahead(first, 9).await, 0);
+    assert_eq!(ahead(second, 9).await, 1);
+    assert_eq!(ahead(third, 9).await, 2);
+    assert_eq!(ahead(third, 1).await, 1, "counting stops at the limit");
+    assert_eq!(ahead(free, 9).await, 0);
+    for id in elsewhere {
+        assert_eq!(ahead(id, 9).await, 0, "other lines do not count");
+    }
+    assert_eq!(ahead(DeliveryId::from_i64(1), 9).await, 0);
+    scene.turn(second, Turn::Cancel).await;
+    assert_eq!(ahead(third, 9).await, 1, "whoever left the line is not ahead");
+    scene.turn(first, Turn::Fail).await;
+    assert_eq!(ahead(third, 9).await, 0);
+}
+
 pub async fn replays_stand_in_line_too(place: &dyn Place) {
     let mut scene = Scene::new(place).await;
     let old = scene.event_to(vec![in_line(A, LINE)]);

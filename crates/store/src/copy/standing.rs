@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::table::{TABLES, Table};
 use crate::error::Error;
 
-/// The form that this program writes.
-const FORM: u32 = 1;
+/// The form that this program writes. It is another one whenever what is copied is not the same.
+const FORM: u32 = 2;
 
 /// What there is to copy, in such detail that nothing can change without its showing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,7 +1,8 @@
 //! What is copied: the tables of the target, and where the rows of each come from.
 //!
-//! What belongs to nodes, lanes and the schema stays behind. Counts are made anew from what was
-//! copied, and the name of the store is the last thing that is written.
+//! What belongs to nodes, lanes and the schema stays behind, and so do sessions: they last for hours, and
+//! whoever has one can sign in again. Counts are made anew from what was copied, and the name of the
+//! store is the last thing that is written.
 
 /// A table of the target.
 #[derive(Debug)]
@@ -112,6 +113,15 @@ pub(crate) const TABLES: &[Table] = &[
         ..configured(
             "attempts",
             "delivery_id, number, counted, started_at, duration_ms, status, class, error, response",
+        )
+    },
+    Table {
+        key: &["tenant_id", "grain", "endpoint_id", "start"],
+        // They only ever grow.
+        changes: Changes::Sum("received + delivered + failures + dead"),
+        ..configured(
+            "measures",
+            "tenant_id, grain, endpoint_id, start, received, delivered, failures, dead, latency",
         )
     },
 ];

@@ -210,8 +210,15 @@ impl Target {
             "tenants" => "SELECT 1 FROM tenants WHERE id <> 1 OR name <> 'default'".to_owned(),
             name => format!("SELECT 1 FROM {name}"),
         };
-        let used =
-            TABLES.iter().map(|table| format!("('{}', EXISTS ({}))", table.name, used(table)));
+        // An older schema, which is brought up to date later, has not all of them.
+        let sql = "SELECT tablename::text FROM pg_tables WHERE schemaname = $1";
+        let there = self.session.rows(sql, &[&SCHEMA]).await?;
+        let there = there.iter().map(|row| rows::get::<&str>(row, 0));
+        let there: HashSet<&str> = there.collect::<Result<_, _>>().map_err(copy::Error::Target)?;
+        let used = TABLES
+            .iter()
+            .filter(|table| there.contains(table.name))
+            .map(|table| format!("('{}', EXISTS ({}))", table.name, used(table)));
         let used = used.collect::<Vec<_>>().join(", ");
         let sql = format!("SELECT name FROM (VALUES {used}) t (name, used) WHERE used");
         let found = self.session.rows(&sql, &[]).await?;

@@ -1,13 +1,12 @@
 //! Single questions about history: one event, one delivery, its attempts, the counts.
 
-use postrider_core::delivery::State;
 use postrider_core::{DeliveryId, EndpointId, EventId, TenantId};
 
 use super::rows::{self, Body};
 use super::session::Session;
 use super::text::Text;
 use crate::error::Error;
-use crate::ledger::{Count, DeliveryFilter, DeliveryQuery, Direction, MAX_ATTEMPTS};
+use crate::ledger::{Count, MAX_ATTEMPTS};
 use crate::record::{Attempt, DeliveryRecord, Event, MAX_DELIVERIES_PER_EVENT};
 use crate::stored::code;
 
@@ -52,7 +51,10 @@ pub(crate) async fn event_deliveries(
     found.iter().map(rows::record).collect()
 }
 
-async fn load_record(session: &Session, id: DeliveryId) -> Result<Option<DeliveryRecord>, Error> {
+pub(crate) async fn load_record(
+    session: &Session,
+    id: DeliveryId,
+) -> Result<Option<DeliveryRecord>, Error> {
     let sql = format!("SELECT {} FROM deliveries WHERE id = $1", rows::RECORD);
     let row = session.row(&sql, &[&id.as_i64()]).await?;
     row.map(|row| rows::record(&row)).transpose()
@@ -125,17 +127,4 @@ pub(crate) async fn event_count(session: &Session, tenant: TenantId) -> Result<u
 pub(crate) async fn ping(session: &Session) -> Result<(), Error> {
     session.row("SELECT 1 FROM tenants LIMIT 1", &[]).await?;
     Ok(())
-}
-
-/// The query for the dead letters that `filter` selects; none, if it selects only other states.
-pub(crate) fn dead_letters(mut filter: DeliveryFilter, limit: usize) -> Option<DeliveryQuery> {
-    if filter.states.is_empty() {
-        filter.states = vec![State::Failed, State::Dead];
-    } else {
-        filter.states.retain(|state| state.is_dead_letter());
-    }
-    if filter.states.is_empty() {
-        return None;
-    }
-    Some(DeliveryQuery { filter, after: None, direction: Direction::OldestFirst, limit })
 }

@@ -36,6 +36,12 @@ const MIGRATIONS: &[Migration] = &[
         name: "nodes",
         sql: include_str!("migrations/0002_nodes.sql"),
     },
+    Migration {
+        version: 3,
+        oldest: 2,
+        name: "dashboard",
+        sql: include_str!("migrations/0003_dashboard.sql"),
+    },
 ];
 
 /// What was done to a schema.

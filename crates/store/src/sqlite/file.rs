@@ -20,9 +20,21 @@ const APPLICATION_ID_AT: usize = 68;
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) path: PathBuf,
-    /// Held for as long as the database is open; closing it gives the lock up.
-    pub(crate) lock: File,
+    pub(crate) lock: Lock,
     pub(crate) writer: Connection,
+}
+
+/// Held for as long as the database is open. It is given up by saying so: a program that is just being
+/// started has the file open as well for a moment, and the lock would stay with it if the file were
+/// only closed here.
+#[derive(Debug)]
+pub(crate) struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing the file, which follows, does the same but for that moment.
+        let _ = self.0.unlock();
+    }
 }
 
 /// Opens or makes the database at `path`. A file that is not ours is left exactly as it is.
@@ -108,7 +120,7 @@ enum Missing {
 }
 
 /// Takes the lock on the file beside the database, if that is there or may be made.
-fn lock(path: &Path, missing: Missing) -> Result<Option<File>, Error> {
+fn lock(path: &Path, missing: Missing) -> Result<Option<Lock>, Error> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     let name = PathBuf::from(name);
@@ -122,7 +134,7 @@ fn lock(path: &Path, missing: Missing) -> Result<Option<File>, Error> {
         Err(error) => return Err(out_of_reach(&name, &error)),
     };
     match file.try_lock() {
-        Ok(()) => Ok(Some(file)),
+        Ok(()) => Ok(Some(Lock(file))),
         Err(TryLockError::WouldBlock) => Err(in_use(path)),
         Err(TryLockError::Error(error)) => Err(out_of_reach(&name, &error)),
     }
@@ -206,4 +218,23 @@ fn set_cache(conn: &Connection, kib: u32) -> Result<(), Error> {
 
 fn out_of_reach(path: &Path, error: &std::io::Error) -> Error {
     Error::Unavailable(format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_is_being_started_does_not_keep_the_lock() {
+        let directory = tempfile::TempDir::new().expect("a directory");
+        let path = directory.path().join("postrider.db");
+        let options = Options::default();
+        let opened = open(&path, &options).expect("free");
+        // What a child has of the file until it becomes another program.
+        let inherited = opened.lock.0.try_clone().expect("another descriptor");
+        open(&path, &options).expect_err("in use");
+        drop(opened);
+        drop(open(&path, &options).expect("free again"));
+        drop(inherited);
+    }
 }

@@ -9,7 +9,7 @@ use super::lists::{OF_EVENT, REPLAYS_OF_EVENT};
 use super::retention::{self, Expired};
 use super::rows;
 use crate::error::Error;
-use crate::ledger::{Count, DeliveryFilter, DeliveryQuery, Direction, MAX_ATTEMPTS};
+use crate::ledger::{Count, MAX_ATTEMPTS};
 use crate::record::{Attempt, DeliveryRecord, Event, MAX_DELIVERIES_PER_EVENT};
 use crate::stored::code;
 
@@ -112,19 +112,6 @@ pub(crate) fn event_count(conn: &Connection, tenant: TenantId) -> Result<u64, Er
 
 pub(crate) fn ping(conn: &Connection) -> Result<(), Error> {
     Ok(conn.prepare_cached("SELECT 1 FROM tenants LIMIT 1")?.query_row((), |_| Ok(()))?)
-}
-
-/// The query for the dead letters that `filter` selects; none, if it selects only other states.
-pub(crate) fn dead_letters(mut filter: DeliveryFilter, limit: usize) -> Option<DeliveryQuery> {
-    if filter.states.is_empty() {
-        filter.states = vec![State::Failed, State::Dead];
-    } else {
-        filter.states.retain(|state| state.is_dead_letter());
-    }
-    if filter.states.is_empty() {
-        return None;
-    }
-    Some(DeliveryQuery { filter, after: None, direction: Direction::OldestFirst, limit })
 }
 
 /// Removes those of `found` that nobody changed since they were found.

@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 use super::config::Options;
-use super::{file, fleet, history, leases, lists, pages, rows, typed};
+use super::{ahead, file, fleet, history, leases, lists, measures, pages, rows, typed};
 use crate::ledger::Direction;
 use crate::stored::hot::HOT;
 
@@ -58,6 +58,10 @@ fn hot_questions_search_their_index_and_do_not_sort() {
             record(history::HEAD),
             "USING INDEX deliveries_line (endpoint_id=? AND line=? AND place=?)",
         ),
+        (
+            ahead::AHEAD.to_owned(),
+            "USING COVERING INDEX deliveries_line (endpoint_id=? AND line=? AND place=?",
+        ),
         (record(lists::OF_EVENT), "USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
         (record(lists::REPLAYS_OF_EVENT), "USING INDEX deliveries_replay (event_id=?)"),
         (
@@ -68,6 +72,15 @@ fn hot_questions_search_their_index_and_do_not_sort() {
             lists::dead_letters_sql(Direction::NewestFirst),
             "USING INDEX deliveries_dead (tenant_id=? AND event_id<?)",
         ),
+        (
+            measures::select(measures::OF_ONE),
+            "USING PRIMARY KEY (tenant_id=? AND grain=? AND endpoint_id=? AND start>?)",
+        ),
+        (
+            measures::select(measures::OF_EACH),
+            "USING PRIMARY KEY (tenant_id=? AND grain=? AND endpoint_id>?)",
+        ),
+        (measures::FORGET.to_owned(), "USING COVERING INDEX measures_start (grain=? AND start<?)"),
     ];
     for (sql, expected) in cases {
         let plan = plan(&opened.writer, &sql);

@@ -1,7 +1,6 @@
 //! The one writer: a thread that puts everything waiting into one transaction, and answers only
 //! when that is on disk.
 
-use std::fs::File;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -16,6 +15,7 @@ use super::checkpoint::{self, Checkpointer};
 use super::config::{
     COMPLAINT_INTERVAL, CROWD, LINGER, MAX_ROWS_PER_COMMIT, REGROUP, WRITE_QUEUE, WRITE_QUEUE_BYTES,
 };
+use super::file::Lock;
 use crate::error::Error;
 use crate::journal::Urgency;
 
@@ -31,7 +31,7 @@ pub(crate) struct Belongings {
     pub(crate) checkpointer: Checkpointer,
     /// Threads with connections of their own, which end before the database is closed.
     pub(crate) others: Vec<JoinHandle<()>>,
-    pub(crate) lock: File,
+    pub(crate) lock: Lock,
     pub(crate) finished: watch::Sender<bool>,
 }
 

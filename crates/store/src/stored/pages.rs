@@ -1,9 +1,10 @@
 //! Pages of lists: where they stand, and how much of them is shown.
 
+use postrider_core::delivery::State;
 use postrider_core::{DeliveryId, Timestamp};
 
 use crate::journal::MAX_PAGE;
-use crate::ledger::{DeliveryQuery, Direction, Listed, Position};
+use crate::ledger::{DeliveryFilter, DeliveryQuery, Direction, Listed, Position};
 use crate::record::DeliveryRecord;
 
 /// A page of deliveries that were all found.
@@ -25,6 +26,19 @@ pub(crate) fn page_of(
     let next = if found.len() > limit { found.get(limit - 1).map(position) } else { None };
     found.truncate(limit);
     Listed { rows: found, next }
+}
+
+/// The query for the dead letters that `filter` selects; none, if it selects only other states.
+pub(crate) fn dead_letters(mut filter: DeliveryFilter, limit: usize) -> Option<DeliveryQuery> {
+    if filter.states.is_empty() {
+        filter.states = vec![State::Failed, State::Dead];
+    } else {
+        filter.states.retain(|state| state.is_dead_letter());
+    }
+    if filter.states.is_empty() {
+        return None;
+    }
+    Some(DeliveryQuery { filter, after: None, direction: Direction::OldestFirst, limit })
 }
 
 pub(crate) fn position(record: &DeliveryRecord) -> Position {

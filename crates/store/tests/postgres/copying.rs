@@ -14,6 +14,7 @@ use postrider_store::ledger::{DeliveryQuery, EventQuery, Ledger as _};
 use postrider_store::postgres::{OpenError, Target};
 use postrider_store::record::{DeliveryRecord, Settled};
 use postrider_store::registry::Registry as _;
+use postrider_store::sessions::Sessions as _;
 use postrider_store::sqlite::{self, Origin};
 use tempfile::TempDir;
 
@@ -121,6 +122,7 @@ fn content(database: &Database) -> String {
         "finished",
         "attempts",
         "idempotency",
+        "measures",
         "meta",
         "delivery_counts",
         "event_counts",
@@ -146,8 +148,8 @@ async fn assert_refused(database: &Database) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_copied_answers_as_before() {
     let file = File::filled();
-    // One without tables, and one that has them.
-    for database in [Database::bare(), Database::new()] {
+    // One without tables, one that has them, and one that has not all of them.
+    for database in [Database::bare(), Database::new(), schema::second_version()] {
         let mut seen = Vec::new();
         let copied = copy_until(&file, &database, |progress| {
             seen.push(*progress);
@@ -156,6 +158,9 @@ async fn what_is_copied_answers_as_before() {
         copied.await.expect("copied");
         let (origin, copy) = (open(&file.path), database.store(few()).await);
         assert_same(&origin, &copy, LATER).await;
+        let session = [filled::SESSION; 32];
+        assert!(origin.session(session).await.expect("read").is_some());
+        assert_eq!(copy.session(session).await.expect("read"), None, "sessions stay behind");
         origin.close().await;
         copy.close().await;
         assert_told(&seen);
@@ -189,6 +194,7 @@ fn assert_told(seen: &[Progress]) {
             "unfinished",
             "finished",
             "attempts",
+            "measures",
         ]
         .into_iter()
         .map(|table| of_table(table).map(|progress| progress.rows).max().unwrap_or(0))
@@ -355,6 +361,7 @@ async fn a_store_that_has_changed_is_not_gone_on_with() {
         ("a lease is made longer", "unfinished"),
         ("an event comes in", "events"),
         ("a key is used", "keys"),
+        ("something is measured", "measures"),
     ];
     for (change, table) in CHANGES {
         let (file, database) = (File::filled(), Database::new());
@@ -383,6 +390,7 @@ async fn alter(file: &File, change: &str) {
             let used = vec![(postrider_core::KeyId::from_i64(31), LATER)];
             store.touch_keys(used).await.expect("noted");
         }
+        "something is measured" => hand.measure().await,
         other => panic!("{other}: how?"),
     }
     store.close().await;
@@ -472,6 +480,7 @@ async fn a_row_that_is_not_as_it_was_is_found() {
         ("DELETE FROM attempts WHERE number = 2", "attempts"),
         ("UPDATE keys SET tenant_id = NULL", "keys"),
         ("INSERT INTO idempotency (scope, key, event_id) VALUES (-1, 'k', 5)", "idempotency"),
+        ("UPDATE measures SET latency = latency || 1::bigint WHERE grain = 2", "measures"),
     ];
     let file = File::filled();
     let database = Database::new();
@@ -535,7 +544,9 @@ async fn no_column_is_new() {
         jobs.created_at jobs.filter jobs.id jobs.matched jobs.position_delivery \
         jobs.position_event jobs.rate_per_second jobs.replayed jobs.skipped jobs.state \
         jobs.tenant_id jobs.updated_at keys.created_at keys.expires_at keys.id keys.last_used_at \
-        keys.name keys.revoked_at keys.sha256 keys.tenant_id sources.created_at sources.id \
+        keys.name keys.revoked_at keys.sha256 keys.tenant_id measures.dead measures.delivered \
+        measures.endpoint_id measures.failures measures.grain measures.latency measures.received \
+        measures.start measures.tenant_id sources.created_at sources.id \
         sources.secrets sources.spec sources.tenant_id sources.updated_at tenants.created_at \
         tenants.id tenants.name unfinished.at unfinished.attempts unfinished.born \
         unfinished.class unfinished.deferrals unfinished.endpoint_id unfinished.event_id \
@@ -547,7 +558,7 @@ async fn no_column_is_new() {
              SELECT table_name, column_name FROM information_schema.columns \
              WHERE table_schema = 'postrider' AND table_name !~ '_(other|[0-9]{8})$' \
              AND table_name NOT IN ('migrations', 'meta', 'nodes', 'tenures', 'revision', \
-                 'delivery_counts', 'event_counts', 'deliveries')) c",
+                 'delivery_counts', 'event_counts', 'deliveries', 'sessions')) c",
     );
     let mut found: Vec<&str> = found.split_whitespace().collect();
     found.sort_unstable();

@@ -8,6 +8,7 @@ use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
 use super::super::text::{Stored, Text};
 use crate::copy::value::Value;
+use crate::stored::measures;
 
 /// A value on its way into a column.
 #[derive(Clone, Copy)]
@@ -51,6 +52,10 @@ impl ToSql for Cell<'_> {
             (Value::Whole(number @ (0 | 1)), &Type::BOOL) => (*number == 1).to_sql(ty, out),
             (Value::Real(number), &Type::FLOAT8) => number.to_sql(ty, out),
             (Value::Text(text), &Type::TEXT) => Text(text).to_sql(ty, out),
+            // Where there are no lists, counts are kept as text.
+            (Value::Text(text), &Type::INT8_ARRAY) => {
+                measures::decode_text(text).map_err(|_| Unfit)?.to_sql(ty, out)
+            }
             (Value::Bytes(bytes), &Type::BYTEA) => bytes.to_sql(ty, out),
             (Value::Whole(_) | Value::Real(_) | Value::Text(_) | Value::Bytes(_), _) => {
                 Err(Box::new(Unfit))
@@ -74,6 +79,7 @@ impl<'a> FromSql<'a> for Value {
             Type::BOOL => Self::Whole(bool::from_sql(ty, raw)?.into()),
             Type::FLOAT8 => Self::Real(f64::from_sql(ty, raw)?),
             Type::TEXT => Self::Text(Stored::from_sql(ty, raw)?.0),
+            Type::INT8_ARRAY => Self::Text(measures::text(&Vec::<i64>::from_sql(ty, raw)?)?),
             Type::BYTEA => Self::Bytes(raw.to_vec()),
             _ => return Err(Box::new(Unfit)),
         })
@@ -110,6 +116,7 @@ mod tests {
             Type::BOOL,
             Type::FLOAT8,
             Type::TEXT,
+            Type::INT8_ARRAY,
             Type::BYTEA,
             Type::JSON,
         ];
@@ -123,7 +130,10 @@ mod tests {
             (Value::Real(-0.0), &types[4..5]),
             (text(""), &types[5..6]),
             (text("a\0b\u{ffff}"), &types[5..6]),
-            (Value::Bytes(vec![0, 0xff]), &types[6..7]),
+            (text("[0,3]"), &types[5..7]),
+            (text("[]"), &types[5..7]),
+            (text("[0.5]"), &types[5..6]),
+            (Value::Bytes(vec![0, 0xff]), &types[7..8]),
             (Value::Null, &types[..]),
         ];
         for (index, (value, fits)) in cases.iter().enumerate() {

@@ -4,6 +4,7 @@ use postrider_core::delivery::State;
 use postrider_store::audit::AuditQuery;
 use postrider_store::journal::Page;
 use postrider_store::ledger::{DeliveryFilter, DeliveryQuery, Direction, EventQuery};
+use postrider_store::measures::{Grain, Of};
 
 use super::super::*;
 use super::filled::{ENDPOINTS, JOBS, TENANTS};
@@ -45,7 +46,14 @@ async fn answers(store: &dyn Store, now: Timestamp) -> Vec<String> {
         say("counts", &store.counts(tenant).await.expect("read"));
         say("event count", &store.event_count(tenant).await.expect("read"));
         let filter = DeliveryFilter::default();
-        say("dead letters", &store.count_dead_letters(tenant, filter).await.expect("read"));
+        say("dead letters", &store.count_dead_letters(tenant, filter.clone()).await.expect("read"));
+        say("groups", &store.dead_letter_groups(tenant, filter).await.expect("read"));
+        for grain in Grain::ALL {
+            for of in [Of::Tenant, Of::Endpoint(ENDPOINTS[0]), Of::EachEndpoint] {
+                let since = Timestamp::from_millis(0);
+                say("measures", &store.measures(tenant, of, grain, since).await.expect("read"));
+            }
+        }
         let query = EventQuery { limit: 1_000, ..EventQuery::default() };
         for listed in store.events(tenant, query).await.expect("read").rows {
             let event = store.event(tenant, listed.id).await.expect("read").expect("there");

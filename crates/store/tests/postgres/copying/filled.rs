@@ -17,8 +17,10 @@ use postrider_core::{DeliveryId, HubId, JobId, KeyId, Source, SourceId, verifica
 use postrider_store::audit::{Actor, Audit};
 use postrider_store::journal::{Appended, Urgency};
 use postrider_store::ledger::{DeliveryFilter, Position};
+use postrider_store::measures::{Grain, Measure, Tallies};
 use postrider_store::record::{Attempt, Response, Settle, Settled};
 use postrider_store::registry::{HubRecord, JobRecord, JobState, KeyRecord, Registry as _, Role};
+use postrider_store::sessions::SessionRecord;
 use postrider_store::sqlite::{self, Sqlite};
 
 use super::super::*;
@@ -32,6 +34,8 @@ pub(super) const ENDPOINTS: [EndpointId; 3] = [A, B, L];
 pub(super) const TENANTS: [TenantId; 2] = [TenantId::DEFAULT, TenantId(2)];
 pub(super) const JOBS: [JobId; 2] = [JobId::from_i64(51), JobId::from_i64(52)];
 const SOURCE: SourceId = SourceId::from_i64(41);
+/// What the hash of the only session is made of.
+pub(super) const SESSION: u8 = 71;
 
 /// What no text may be changed by.
 const ODD: &str = "a\0b\u{ffff}c\u{ffff}0 \u{1f4ee} \\N \t\n'\"";
@@ -52,6 +56,8 @@ pub(super) async fn fill(path: &Path, name: u8) {
     hand.deliver_every_way().await;
     hand.form_lines().await;
     hand.send_odd_events().await;
+    hand.measure().await;
+    hand.sign_in().await;
     store.close().await;
 }
 
@@ -284,6 +290,46 @@ impl<'a> Hand<'a> {
             })
             .await;
         }
+    }
+
+    /// Of every grain, for every tenant and endpoint.
+    pub(super) async fn measure(&self) {
+        let mut measures = Vec::new();
+        for (grain, factor) in Grain::ALL.into_iter().zip(1..) {
+            for (tenant, endpoint) in [
+                (TENANTS[0], None),
+                (TENANTS[0], Some(A)),
+                (TENANTS[0], Some(L)),
+                (TENANTS[1], None),
+            ] {
+                for (start, factor) in [(NOW, factor), (self.now, 0)] {
+                    let mut tallies = Tallies {
+                        received: 5 * factor,
+                        failures: 3 * factor,
+                        dead: 2 * factor,
+                        ..Tallies::default()
+                    };
+                    for millis in 0..factor {
+                        tallies.delivered += 1;
+                        tallies.note_latency(millis << 12);
+                    }
+                    let start = grain.start_of(start);
+                    measures.push(Measure { grain, start, tenant, endpoint, tallies });
+                }
+            }
+        }
+        self.store.add_measures(measures).await.expect("added");
+    }
+
+    async fn sign_in(&self) {
+        let session = SessionRecord {
+            sha256: [SESSION; 32],
+            key: KeyId::from_i64(31),
+            tenant: TENANTS[0],
+            begun_at: self.now,
+            seen_at: self.now,
+        };
+        self.store.put_session(session).await.expect("stored");
     }
 
     /// Stores an event; returns the ids of its deliveries.
