@@ -291,7 +291,22 @@ fn take_back(shared: &Arc<Shared>, handed: &[Handed], error: &StoreError) {
     shared.pump();
 }
 
+/// Counts what was stored.
+fn measure(shared: &Shared, handed: &[Handed], answers: &[Appended]) {
+    let Some(tenant) = handed.first().map(|handed| handed.event.tenant) else { return };
+    let stored = handed.iter().zip(answers).filter(|(_, answer)| match answer {
+        Appended::New { .. } => true,
+        Appended::Duplicate { .. } | Appended::Conflict { .. } => false,
+    });
+    let made = stored.flat_map(|(handed, _)| {
+        let at = handed.event.received_at;
+        handed.endpoints.iter().map(move |(endpoint, _)| (at, *endpoint))
+    });
+    shared.measures.made(tenant, made);
+}
+
 fn hand_over(shared: &Arc<Shared>, handed: Vec<Handed>, answers: Vec<Appended>) -> Vec<Accepted> {
+    measure(shared, &handed, &answers);
     let now = shared.clock.now();
     let mut orphans = Vec::new();
     let mut any = false;

@@ -153,19 +153,8 @@ impl Engine {
     ) -> Result<Arc<Endpoint>, Error> {
         let shared = &self.shared;
         let turn = shared.configuring.lock().await;
-        let now = shared.clock.now();
-        let text = given_or_new(shared, &spec.signing, private.secret)?;
-        let endpoint = Endpoint {
-            id: EndpointId::from_i64(shared.take_ids(1)),
-            tenant: acting.tenant,
-            state: EndpointState::Active,
-            secrets: vec![StoredSecret { text, expires_at: None }],
-            tls: private.tls,
-            spec,
-            created_at: now,
-            updated_at: now,
-        };
-        let audit = acting.audit(now, "endpoint.create", endpoint.id, None);
+        let endpoint = draft(shared, acting.tenant, spec, private)?;
+        let audit = acting.audit(endpoint.created_at, "endpoint.create", endpoint.id, None);
         let made = install(shared, endpoint, Check::Now, Some(audit)).await;
         drop(turn);
         self.spread_if(made).await
@@ -183,15 +172,7 @@ impl Engine {
         let shared = &self.shared;
         let turn = shared.configuring.lock().await;
         let current = self.endpoint(acting.tenant, id).ok_or(Error::NotFound)?;
-        let mut endpoint = Endpoint { spec, tls, ..(*current).clone() };
-        endpoint.updated_at = shared.clock.now();
-        let usable =
-            |secret: &StoredSecret| Secret::parse(&secret.text, &endpoint.spec.signing).is_ok();
-        if !endpoint.secrets.iter().all(usable) {
-            // Another scheme needs another kind of secret.
-            let text = given_or_new(shared, &endpoint.spec.signing, None)?;
-            endpoint.secrets = vec![StoredSecret { text, expires_at: None }];
-        }
+        let endpoint = redraft(shared, &current, spec, tls)?;
         if endpoint.spec.destination != current.spec.destination {
             // What is there now has not failed yet.
             failing::forgive(shared, id).await?;
@@ -201,6 +182,30 @@ impl Engine {
         let changed = install(shared, endpoint, Check::Now, Some(audit)).await;
         drop(turn);
         self.spread_if(changed).await
+    }
+
+    /// Judges what is said of an endpoint as making it would, and makes none.
+    pub fn try_new_endpoint(
+        &self,
+        tenant: TenantId,
+        spec: Spec,
+        private: Private,
+    ) -> Result<(), Error> {
+        let endpoint = draft(&self.shared, tenant, spec, private)?;
+        compile(&self.shared, Arc::new(endpoint), Check::Now).map(drop)
+    }
+
+    /// Judges a change as making it would, and changes nothing.
+    pub fn try_endpoint_change(
+        &self,
+        tenant: TenantId,
+        id: EndpointId,
+        spec: Spec,
+        tls: Option<Tls>,
+    ) -> Result<(), Error> {
+        let current = self.endpoint(tenant, id).ok_or(Error::NotFound)?;
+        let endpoint = redraft(&self.shared, &current, spec, tls)?;
+        compile(&self.shared, Arc::new(endpoint), Check::Now).map(drop)
     }
 
     pub async fn set_endpoint_state(
@@ -402,6 +407,46 @@ const fn unreachable_now(place: &Place) -> &'static str {
 }
 
 /// Stores an endpoint and puts it to use; in this order, so that memory never runs ahead.
+/// An endpoint as it would be made.
+fn draft(
+    shared: &Shared,
+    tenant: TenantId,
+    spec: Spec,
+    private: Private,
+) -> Result<Endpoint, Error> {
+    let now = shared.clock.now();
+    let text = given_or_new(shared, &spec.signing, private.secret)?;
+    Ok(Endpoint {
+        id: EndpointId::from_i64(shared.take_ids(1)),
+        tenant,
+        state: EndpointState::Active,
+        secrets: vec![StoredSecret { text, expires_at: None }],
+        tls: private.tls,
+        spec,
+        created_at: now,
+        updated_at: now,
+    })
+}
+
+/// An endpoint as it would be after a change.
+fn redraft(
+    shared: &Shared,
+    current: &Endpoint,
+    spec: Spec,
+    tls: Option<Tls>,
+) -> Result<Endpoint, Error> {
+    let mut endpoint = Endpoint { spec, tls, ..current.clone() };
+    endpoint.updated_at = shared.clock.now();
+    let usable =
+        |secret: &StoredSecret| Secret::parse(&secret.text, &endpoint.spec.signing).is_ok();
+    if !endpoint.secrets.iter().all(usable) {
+        // Another scheme needs another kind of secret.
+        let text = given_or_new(shared, &endpoint.spec.signing, None)?;
+        endpoint.secrets = vec![StoredSecret { text, expires_at: None }];
+    }
+    Ok(endpoint)
+}
+
 async fn install(
     shared: &Arc<Shared>,
     endpoint: Endpoint,

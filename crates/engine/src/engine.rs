@@ -39,6 +39,7 @@ use crate::http_client::{Client, ClientOptions, EgressProxy};
 use crate::hubs::Hubs;
 use crate::jobs::Jobs;
 use crate::leases::Leasing;
+use crate::measures::Measuring;
 use crate::notices::{Audience, Draft, Notice, NoticeKind, Notices};
 use crate::operator::Operators;
 use crate::ports::{Clock, Entropy};
@@ -47,7 +48,7 @@ use crate::scheduler::{EndpointHealth, Scheduler};
 use crate::settler::Settler;
 use crate::shared::{self, PAGES_AT_ONCE, Shared};
 use crate::via::Instance;
-use crate::{endpoints, housekeeping, jobs, leases, operator, settler};
+use crate::{endpoints, housekeeping, jobs, leases, measures, operator, settler};
 
 /// How the engine is set up.
 #[derive(Debug, Clone)]
@@ -220,6 +221,7 @@ impl Engine {
             }),
             hubs,
             leasing: Leasing::default(),
+            measures: Measuring::default(),
             jobs: Jobs::default(),
             commands,
             instance,
@@ -254,6 +256,7 @@ impl Engine {
         shared.runtime.spawn(shared::drive(Arc::clone(&shared)));
         shared.runtime.spawn(leases::watch(Arc::clone(&shared)));
         shared.runtime.spawn(housekeeping::run(Arc::clone(&shared)));
+        shared.runtime.spawn(measures::run(Arc::clone(&shared)));
         jobs::resume(&shared).await?;
         Ok(Self { shared })
     }
@@ -370,6 +373,7 @@ impl Engine {
         };
         shared.hubs.stop();
         beats::leave(shared).await;
+        measures::finish(shared).await;
         shared.store.close().await;
         Drained { abandoned }
     }

@@ -1,12 +1,15 @@
 //! Tidies up, once at the start and then every hour: deliveries past their age die, history past
-//! its time is removed, and since when endpoints fail is written down. In small steps, so that deliveries go on meanwhile.
+//! its time is removed, with what charts no longer show and sessions that nobody uses, and since when
+//! endpoints fail is written down. In small steps, so that deliveries go on meanwhile.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use postrider_core::delivery::Transition;
 use postrider_core::endpoint::EndpointState;
 use postrider_core::{DeliveryId, EndpointId, EventId, Happening, step};
 use postrider_store::journal::Cutoffs;
+use postrider_store::measures::Grain;
 use postrider_store::record::Settle;
 
 use crate::error::Error;
@@ -18,6 +21,8 @@ use crate::{endpoints, failing};
 
 /// Rows looked at in one step.
 const STEP: usize = 500;
+/// Longer than any session lasts: this only removes what is worth nothing any more.
+const SESSION_KEPT: Duration = Duration::from_hours(24);
 
 pub(crate) async fn run(shared: Arc<Shared>) {
     loop {
@@ -50,6 +55,12 @@ async fn tidy(shared: &Arc<Shared>) {
     }
     if let Err(error) = forget_endpoints(shared).await {
         tracing::warn!(%error, "deleted endpoints were not forgotten");
+    }
+    if let Err(error) = forget_measures(shared).await {
+        tracing::warn!(%error, "what charts no longer show was not removed");
+    }
+    if let Err(error) = end_sessions(shared).await {
+        tracing::warn!(%error, "sessions past their time were not removed");
     }
 }
 
@@ -140,5 +151,20 @@ async fn forget_endpoints(shared: &Arc<Shared>) -> Result<(), Error> {
             shared.store.forget_endpoint(endpoint.id).await?;
         }
     }
+    Ok(())
+}
+
+async fn forget_measures(shared: &Arc<Shared>) -> Result<(), Error> {
+    for grain in Grain::ALL {
+        let kept = Duration::from_millis(grain.kept_millis().unsigned_abs());
+        let before = shared.clock.now().minus(kept);
+        while shared.store.forget_measures(grain, before, STEP).await? >= STEP as u64 {}
+    }
+    Ok(())
+}
+
+async fn end_sessions(shared: &Arc<Shared>) -> Result<(), Error> {
+    let before = shared.clock.now().minus(SESSION_KEPT);
+    while shared.store.end_old_sessions(before, before, STEP).await? >= STEP as u64 {}
     Ok(())
 }

@@ -48,6 +48,7 @@ mod housekeeping;
 mod hubs;
 mod jobs;
 mod leases;
+mod measures;
 
 pub use accept::{Accepted, Submission};
 pub use acting::Acting;
@@ -59,5 +60,5 @@ pub use fleet::{Listening, NodeOptions, Nodes};
 pub use hubs::{Ending, HubConnection, HubView, Link, OutOfTurn};
 pub use leases::{Lease, LeaseToken, LeaseWish, MAX_LEASES, Nack, NoLease};
 pub use operate::facts;
-pub use operate::{PlannedAttempt, WaitReason, WaitingOn};
+pub use operate::{MAX_PLACE, PlannedAttempt, WaitReason, WaitingOn};
 pub use scheduler::EndpointHealth;

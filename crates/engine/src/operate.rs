@@ -28,6 +28,8 @@ use crate::shared::Shared;
 const MAX_COLLISIONS: usize = 8;
 /// The attempts ahead that are shown.
 const MAX_AHEAD: usize = 50;
+/// Places in a line are counted up to here.
+pub const MAX_PLACE: u64 = 10_000;
 /// Dead letters removed in one commit.
 const PURGE_BATCH: usize = 500;
 
@@ -138,6 +140,7 @@ impl Engine {
         let detail = serde_json::json!({ "deliveries": count });
         let audit = acting.audit(now, "event.replay", id, Some(&detail));
         shared.store.append_deliveries(id, first, deliveries, now, Some(audit)).await?;
+        shared.measures.made(tenant, endpoints.iter().map(|endpoint| (now, *endpoint)));
         let mut scheduler = shared.scheduler.lock();
         let orphans = endpoints
             .into_iter()
@@ -259,6 +262,17 @@ impl Engine {
                 on(WaitReason::Capacity, None)
             }
         })
+    }
+
+    /// Which place a delivery has in its line, if it has to wait for others of it: the first is the
+    /// head, and the last one counted is [`MAX_PLACE`], which stands for any further back.
+    pub async fn place_in_line(&self, record: &DeliveryRecord) -> Result<Option<u64>, Error> {
+        if !record.parked || record.state.is_terminal() {
+            return Ok(None);
+        }
+        // A bound on how many are ahead is one less than that of the place.
+        let most = usize::try_from(MAX_PLACE - 1).unwrap_or(usize::MAX);
+        Ok(Some(self.shared.store.ahead_count(record.id, most).await? + 1))
     }
 
     /// The attempts ahead, at their nominal times, if every one fails at once.

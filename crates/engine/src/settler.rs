@@ -20,7 +20,7 @@ use crate::ports;
 use crate::route::Route;
 use crate::scheduler::{Finish, Health, Scheduler};
 use crate::shared::Shared;
-use crate::{failing, operator};
+use crate::{failing, measures, operator};
 
 /// Decided changes waiting for a commit. Every one has a slot, so slots bound it as well.
 const QUEUE: usize = 4_096;
@@ -109,6 +109,7 @@ async fn settle(shared: &Arc<Shared>, batch: &mut Vec<Verdict>) {
         if batch.iter().any(pressing) { Urgency::Now } else { Urgency::Lazy }
     };
     let Some(answers) = commit(shared, batch, urgency).await else { return };
+    measure(shared, batch, &answers);
     book(shared, batch.drain(..), answers);
 }
 
@@ -128,8 +129,18 @@ pub(crate) async fn settle_now(
         Settled::Stale => false,
     };
     let all = answers.iter().map(applied).collect();
+    measure(shared, &batch, &answers);
     book(shared, batch.into_iter(), answers);
     Ok(all)
+}
+
+/// Counts what was settled.
+fn measure(shared: &Shared, batch: &[Verdict], answers: &[Settled]) {
+    let settled = batch.iter().zip(answers).filter_map(|(verdict, settled)| match settled {
+        Settled::Applied { .. } => Some(verdict.as_measured()),
+        Settled::Stale => None,
+    });
+    shared.measures.settled(settled);
 }
 
 /// Lets go of what was settled, and tells the world.
@@ -242,6 +253,17 @@ impl Verdict {
         }
     }
 
+    fn as_measured(&self) -> measures::Change {
+        measures::Change {
+            at: self.at,
+            tenant: self.route.endpoint.tenant,
+            endpoint: self.waiting.endpoint,
+            born: self.next.born,
+            state: self.next.state,
+            failed: self.attempt.as_ref().is_some_and(|attempt| attempt.class.is_some()),
+        }
+    }
+
     fn audience(&self) -> Audience {
         Audience::of(&self.waiting.event.kind)
     }
@@ -340,6 +362,11 @@ pub(crate) async fn apply(
         Some(audit) => shared.store.settle_by(settles, audit).await?,
         None => shared.store.settle(settles, Urgency::Now).await?,
     };
+    let settled = decisions.iter().zip(&answers).filter_map(|(decision, settled)| match settled {
+        Settled::Applied { .. } => Some(decision.as_measured()),
+        Settled::Stale => None,
+    });
+    shared.measures.settled(settled);
     let now = shared.clock.now();
     let mut applied = Vec::with_capacity(answers.len());
     let mut drafts = Vec::new();
@@ -380,6 +407,17 @@ fn hand_on(scheduler: &mut Scheduler, waiting: Waiting, now: Timestamp) -> Optio
 }
 
 impl Decision {
+    fn as_measured(&self) -> measures::Change {
+        measures::Change {
+            at: self.settle.at,
+            tenant: self.tenant,
+            endpoint: self.settle.endpoint,
+            born: self.settle.next.born,
+            state: self.settle.next.state,
+            failed: false,
+        }
+    }
+
     /// A reset is no news: the attempt that follows will be.
     fn notice(&self) -> Option<Draft> {
         let kind = match self.settle.next.state {

@@ -24,6 +24,7 @@ use crate::fleet::Fleet;
 use crate::hubs::Hubs;
 use crate::jobs::Jobs;
 use crate::leases::Leasing;
+use crate::measures::Measuring;
 use crate::notices::{Draft, Notices};
 use crate::operator::Operators;
 use crate::ports::{Clock, Entropy};
@@ -66,6 +67,7 @@ pub(crate) struct Shared {
     /// Since when endpoints fail. Taken while the scheduler is locked, never the other way round.
     pub(crate) failing: Mutex<Failing>,
     pub(crate) settler: Settler,
+    pub(crate) measures: Measuring,
     pub(crate) runtime: Handle,
     /// Configuration changes one at a time, so that memory and store agree on the last one.
     pub(crate) configuring: tokio::sync::Mutex<()>,
