@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
-use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
+use http::{Extensions, HeaderMap};
 use postrider_core::{TenantId, Timestamp};
 use postrider_engine::Acting;
 use postrider_store::audit::Actor;
@@ -103,29 +103,47 @@ impl FromRequestParts<Arc<App>> for Hub {
     }
 }
 
+/// Put into a request by the dashboard: who signed in, with a key that was looked at just before. It
+/// is no header: nothing that comes over a connection has it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Within(pub(crate) Caller);
+
 fn identify(parts: &Parts, app: &App) -> Result<Caller, Problem> {
+    if let Some(Within(caller)) = parts.extensions.get() {
+        return Ok(*caller);
+    }
     let now = app.engine.clock().now();
     app.throttle.admit(&parts.extensions, now)?;
     let key = bearer(&parts.headers)
         .ok_or_else(|| Problem::unauthorized("send `Authorization: Bearer pr_…`"))?;
+    let known = recognise(key, &parts.extensions, app, now)?;
+    place(known, &parts.headers, &app.keys)
+}
+
+/// Whose key this is, shown by a request that was admitted. `about` says which address it is from.
+pub(crate) fn recognise(
+    key: &str,
+    about: &Extensions,
+    app: &App,
+    now: Timestamp,
+) -> Result<Known, Problem> {
     let known = app.keys.identify(key, now, app.throttle.per_key());
-    let known = known.map_err(|denied| match denied {
+    known.map_err(|denied| match denied {
         // It is in the wrong place rather than a guess.
         Denied::Unknown if key.starts_with(HUB_TOKEN_PREFIX) => Problem::unauthorized(
             "this is the token of a hub, which opens /v1/hub and nothing else; send an API key, \
              `pr_…`",
         ),
-        Denied::Unknown => app.throttle.failed_login(&parts.extensions, now, UNKNOWN_KEY),
+        Denied::Unknown => app.throttle.failed_login(about, now, UNKNOWN_KEY),
         // Whoever shows a key that once was good is not guessing: it is not counted as a failed
         // login, which would shut out the new key beside it.
         other @ (Denied::Revoked | Denied::Expired | Denied::TooOften(_)) => refuse(other),
-    })?;
-    place(known, &parts.headers, &app.keys)
+    })
 }
 
 const UNKNOWN_KEY: &str = "this key is not known";
 
-fn refuse(denied: Denied) -> Problem {
+pub(crate) fn refuse(denied: Denied) -> Problem {
     match denied {
         Denied::Unknown => Problem::unauthorized(UNKNOWN_KEY),
         Denied::Revoked => Problem::unauthorized("this key has been revoked"),

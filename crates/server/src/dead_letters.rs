@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract;
 use http::StatusCode;
 use postrider_core::{Class, DeliveryId, EndpointId, EventId, Reason, State, Timestamp};
-use postrider_store::ledger::{DeliveryFilter, Position};
+use postrider_store::ledger::{DeliveryFilter, Group, Position};
 use serde::{Deserialize, Serialize};
 
 use crate::App;
@@ -32,6 +32,53 @@ pub(crate) async fn list(
     let filter = among_dead_letters(deliveries::read_filter(&mut query)?, "state")?;
     query.finish()?;
     deliveries::answer_list(&app, caller, filter, page).await
+}
+
+/// Dead letters put together by where they were to go and why they did not.
+pub(crate) async fn groups(
+    extract::State(app): extract::State<Arc<App>>,
+    caller: Caller,
+    mut query: Query,
+) -> Answer {
+    let filter = among_dead_letters(deliveries::read_filter(&mut query)?, "state")?;
+    query.finish()?;
+    let found = app.engine.store().dead_letter_groups(caller.tenant, filter).await?;
+    let data = found.groups.into_iter().map(GroupView::of).collect();
+    let (looked_at, complete) = (found.looked_at, found.complete);
+    json(StatusCode::OK, &GroupsView { data, looked_at, complete })
+}
+
+#[derive(Serialize)]
+struct GroupsView {
+    data: Vec<GroupView>,
+    looked_at: u64,
+    complete: bool,
+}
+
+#[derive(Serialize)]
+struct GroupView {
+    endpoint_id: EndpointId,
+    state: State,
+    error_class: Option<Class>,
+    reason: Option<Reason>,
+    deliveries: u64,
+    newest_at: Option<Timestamp>,
+    last_error: Option<String>,
+}
+
+impl GroupView {
+    fn of(group: Group) -> Self {
+        let Group { endpoint, state, class, reason, deliveries, newest_at, last_error } = group;
+        Self {
+            endpoint_id: endpoint,
+            state,
+            error_class: class,
+            reason,
+            deliveries,
+            newest_at,
+            last_error,
+        }
+    }
 }
 
 #[derive(Deserialize)]

@@ -7,7 +7,7 @@ use axum::extract;
 use http::StatusCode;
 use postrider_core::id::AttemptId;
 use postrider_core::{Class, DeliveryId, EndpointId, EventId, Reason, State, Timestamp};
-use postrider_engine::WaitingOn;
+use postrider_engine::{WaitReason, WaitingOn};
 use postrider_store::ledger::{DeliveryFilter, DeliveryQuery, Direction, Position};
 use postrider_store::record::{Attempt, DeliveryRecord};
 use serde::Serialize;
@@ -134,7 +134,12 @@ async fn answer_one(app: &App, record: &DeliveryRecord) -> Answer {
         .map(|planned| PlannedView { number: planned.number, at: planned.at })
         .collect();
     let state = shown_state(app, record).await;
-    let view = View::of(record, state, waiting_on(app, record).await?);
+    let mut view = View::of(record, state, waiting_on(app, record).await?);
+    if let Some(waiting) = &mut view.waiting_on
+        && waiting.reason == WaitReason::Behind.as_str()
+    {
+        waiting.position = app.engine.place_in_line(record).await?;
+    }
     json(StatusCode::OK, &View { plan: Some(plan), attempt_log: Some(log), ..view })
 }
 
@@ -280,12 +285,15 @@ struct WaitingView {
     until: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     delivery_id: Option<DeliveryId>,
+    /// Not in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    position: Option<u64>,
 }
 
 impl WaitingView {
     fn of(waiting: WaitingOn) -> Self {
         let WaitingOn { reason, until, behind } = waiting;
-        Self { reason: reason.as_str(), until, delivery_id: behind }
+        Self { reason: reason.as_str(), until, delivery_id: behind, position: None }
     }
 }
 

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use axum::extract::State;
 use http::StatusCode;
-use postrider_core::endpoint::{Destination, EndpointState, Format, Ordering, RateLimit};
+use postrider_core::endpoint::{
+    Destination, EndpointState, Format, Ordering, RateLimit, Spec, Tls,
+};
 use postrider_core::pattern::Pattern;
 use postrider_core::policy::{self, Preset};
 use postrider_core::signing::{Scheme, Secret};
@@ -61,19 +63,57 @@ pub(crate) async fn change(
     State(app): State<Arc<App>>,
     caller: Caller,
     Id(id): Id<EndpointId>,
-    Json(mut fields): Json<Fields>,
+    Json(fields): Json<Fields>,
 ) -> Answer {
-    if fields.secret.is_some() {
-        return Err(Problem::invalid("secret", "is changed by POST …/rotate-secret"));
-    }
     // One at a time, or two changes of different fields could undo each other.
     let _turn = app.changing.lock().await;
-    let current = find(&app, caller, id)?;
-    let tls = fields.tls(current.tls.clone());
-    let spec = fields.merge_into(current.spec.clone())?;
+    let (spec, tls) = changed(&app, caller, id, fields)?;
     let changed = app.engine.update_endpoint(caller.acting(), id, spec, tls).await;
     let endpoint = changed.or_missing("endpoint")?;
     json(StatusCode::OK, &View::of(&endpoint))
+}
+
+/// Says what making it would say, and makes nothing.
+pub(crate) async fn preview(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Json(mut fields): Json<Fields>,
+) -> Answer {
+    let private = Private { secret: fields.secret.take(), tls: fields.tls(None) };
+    app.engine.try_new_endpoint(caller.tenant, fields.into_spec()?, private)?;
+    json(StatusCode::OK, &Previewed { ok: true })
+}
+
+/// Says what changing it would say, and changes nothing.
+pub(crate) async fn preview_change(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Id(id): Id<EndpointId>,
+    Json(fields): Json<Fields>,
+) -> Answer {
+    let (spec, tls) = changed(&app, caller, id, fields)?;
+    app.engine.try_endpoint_change(caller.tenant, id, spec, tls).or_missing("endpoint")?;
+    json(StatusCode::OK, &Previewed { ok: true })
+}
+
+/// What is to hold of an endpoint after a change.
+fn changed(
+    app: &App,
+    caller: Caller,
+    id: EndpointId,
+    mut fields: Fields,
+) -> Result<(Spec, Option<Tls>), Problem> {
+    if fields.secret.is_some() {
+        return Err(Problem::invalid("secret", "is changed by POST …/rotate-secret"));
+    }
+    let current = find(app, caller, id)?;
+    let tls = fields.tls(current.tls.clone());
+    Ok((fields.merge_into(current.spec.clone())?, tls))
+}
+
+#[derive(Serialize)]
+struct Previewed {
+    ok: bool,
 }
 
 pub(crate) async fn delete(

@@ -1,6 +1,6 @@
 //! API keys: who a caller is, by the hash of what it shows.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -11,6 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use postrider_core::{KeyId, TenantId, Timestamp};
 use postrider_engine::Engine;
+use postrider_engine::ports::{Entropy as _, SystemEntropy};
 use postrider_store::audit::Audit;
 use postrider_store::registry::{KeyRecord, Role, TenantRecord};
 use postrider_store::{Error, Registry, Store};
@@ -25,6 +26,11 @@ pub(crate) const PREFIX: &str = "pr_";
 const NOTE_USES_EVERY: Duration = Duration::from_mins(1);
 /// How many of those are written at once.
 const MAX_NOTED: usize = 512;
+/// How long a one-time link is good.
+const LINK_LASTS: Duration = Duration::from_mins(10);
+/// How many of them there are at once.
+const MAX_LINKS: usize = 16;
+const ONE_TIME_PATH: &str = "/sign-in?once=";
 
 /// The keys and tenants of the store, held in memory: a request costs one hash and one look-up.
 /// Whoever times the look-up learns of hashes, which lead back to no 256-bit secret.
@@ -33,6 +39,7 @@ pub struct Keys {
     table: Arc<ArcSwap<Table>>,
     /// Held by whoever changes a key or a tenant, from the look at what is there to the new table.
     changing: Arc<Mutex<()>>,
+    links: Arc<parking_lot::Mutex<Links>>,
 }
 
 #[derive(Clone, Default)]
@@ -87,6 +94,7 @@ impl Keys {
         Ok(Self {
             table: Arc::new(ArcSwap::from_pointee(table)),
             changing: Arc::new(Mutex::new(())),
+            links: Arc::default(),
         })
     }
 
@@ -164,17 +172,30 @@ impl Keys {
     ) -> Result<Known, Denied> {
         let table = self.table.load();
         let entry = table.by_hash.get(&hash(key)).ok_or(Denied::Unknown)?;
-        entry.check(now)?;
-        let Entry { record, meter } = &**entry;
-        if let Some(rate) = limit {
-            meter.bucket.take(rate, now).map_err(Denied::TooOften)?;
-        }
-        // Looked at before it is written: many that use one key at once would fight over the line
-        // of memory otherwise.
-        if meter.used_at.load(Ordering::Relaxed) < now.as_millis() {
-            meter.used_at.store(now.as_millis(), Ordering::Relaxed);
-        }
-        Ok(Known { id: record.id, role: record.role })
+        entry.used(now, limit)
+    }
+
+    /// The same for a key that was shown a while ago, by whoever has signed in with it.
+    pub(crate) fn visit(
+        &self,
+        id: KeyId,
+        now: Timestamp,
+        limit: Option<Rate>,
+    ) -> Result<Known, Denied> {
+        self.table.load().by_id.get(&id).ok_or(Denied::Unknown)?.used(now, limit)
+    }
+
+    /// The path of a page that signs in with this key, once and within ten minutes: for whoever
+    /// starts a gateway to look at it. The newest few are good, and on this node alone.
+    pub fn one_time_link(&self, key: KeyId, now: Timestamp) -> String {
+        let token = URL_SAFE_NO_PAD.encode(SystemEntropy.secret_bytes());
+        self.links.lock().put(hash(&token), key, now);
+        format!("{ONE_TIME_PATH}{token}")
+    }
+
+    /// The key that a one-time link is for. It is worth nothing after that.
+    pub(crate) fn take_link(&self, token: &str, now: Timestamp) -> Option<KeyId> {
+        self.links.lock().take(&hash(token), now)
     }
 
     /// Whether a key that was shown a while ago still opens anything.
@@ -368,6 +389,21 @@ impl Entry {
         }
     }
 
+    /// Notes that it is used, if it may be.
+    fn used(&self, now: Timestamp, limit: Option<Rate>) -> Result<Known, Denied> {
+        self.check(now)?;
+        let Self { record, meter } = self;
+        if let Some(rate) = limit {
+            meter.bucket.take(rate, now).map_err(Denied::TooOften)?;
+        }
+        // Looked at before it is written: many that use one key at once would fight over the line
+        // of memory otherwise.
+        if meter.used_at.load(Ordering::Relaxed) < now.as_millis() {
+            meter.used_at.store(now.as_millis(), Ordering::Relaxed);
+        }
+        Ok(Known { id: record.id, role: record.role })
+    }
+
     fn as_used(&self) -> KeyRecord {
         let used_at = self.meter.used_at.load(Ordering::Relaxed);
         let last_used_at = (used_at > 0).then(|| Timestamp::from_millis(used_at));
@@ -397,6 +433,30 @@ impl Meter {
         let stored = record.last_used_at.map_or(0, Timestamp::as_millis);
         self.used_at.fetch_max(stored, Ordering::Relaxed);
         self.noted_at.fetch_max(stored, Ordering::Relaxed);
+    }
+}
+
+/// Links that sign in, by the hashes of their tokens, oldest first.
+#[derive(Default)]
+struct Links(VecDeque<Link>);
+
+struct Link {
+    sha256: [u8; 32],
+    key: KeyId,
+    until: Timestamp,
+}
+
+impl Links {
+    fn put(&mut self, sha256: [u8; 32], key: KeyId, now: Timestamp) {
+        if self.0.len() == MAX_LINKS {
+            self.0.pop_front();
+        }
+        self.0.push_back(Link { sha256, key, until: now.plus(LINK_LASTS) });
+    }
+
+    fn take(&mut self, sha256: &[u8; 32], now: Timestamp) -> Option<KeyId> {
+        let found = self.0.iter().position(|link| link.sha256 == *sha256)?;
+        self.0.remove(found).filter(|link| now < link.until).map(|link| link.key)
     }
 }
 

@@ -22,15 +22,18 @@ mod throttle;
 
 mod access;
 mod audit;
+mod dashboard;
 mod dead_letters;
 mod deliveries;
 mod docs_page;
+mod effective;
 mod elsewhere;
 mod endpoint_fields;
 mod endpoints;
 mod events;
 mod filters;
 mod health;
+mod history;
 mod hub_socket;
 mod hubs;
 mod inbound;
@@ -56,6 +59,7 @@ use postrider_engine::Engine;
 use tokio::sync::{Mutex, Semaphore};
 
 pub use connection::{ConnectionLimits, serve};
+pub use effective::{EffectiveSettings, Setting, SettingOrigin, SettingsGroup};
 pub use first_key::{KeyError, ensure_admin_key};
 pub use inbound::Inbound;
 pub use keys::Keys;
@@ -84,6 +88,8 @@ pub struct ServerOptions {
     /// What third parties know this gateway as, like `https://hooks.example.com`: some of them sign
     /// the URL they call. None is what their requests say.
     pub public_url: Option<String>,
+    /// What the dashboard shows to admins as the settings in force.
+    pub settings: EffectiveSettings,
 }
 
 impl Default for ServerOptions {
@@ -96,6 +102,7 @@ impl Default for ServerOptions {
             requests_per_second_per_key: None,
             requests_per_second_per_address: None,
             public_url: None,
+            settings: EffectiveSettings::default(),
         }
     }
 }
@@ -138,11 +145,12 @@ pub fn router(engine: Engine, keys: Keys, inbound: Inbound, options: ServerOptio
         changing: Mutex::new(()),
         _background: background,
     });
-    routes
+    let api = routes
         .into_router()
         .fallback(async || Problem::no_route())
         .method_not_allowed_fallback(async || Problem::wrong_method())
-        .with_state(app)
+        .with_state(Arc::clone(&app));
+    api.clone().merge(dashboard::pages(app, api))
 }
 
 /// The description of the API: a document in JSON, of the standard `OpenAPI` 3.1.
@@ -175,6 +183,7 @@ fn routes() -> Api {
                 get(endpoints::list, about::endpoints::list()),
             ],
         )
+        .at("/v1/endpoints/preview", [post(endpoints::preview, about::endpoints::preview())])
         .at(
             "/v1/endpoints/{id}",
             [
@@ -182,6 +191,10 @@ fn routes() -> Api {
                 patch(endpoints::change, about::endpoints::change()),
                 delete(endpoints::delete, about::endpoints::delete()),
             ],
+        )
+        .at(
+            "/v1/endpoints/{id}/preview",
+            [post(endpoints::preview_change, about::endpoints::preview_change())],
         )
         .at("/v1/endpoints/{id}/pause", [post(endpoints::pause, about::endpoints::pause())])
         .at("/v1/endpoints/{id}/resume", [post(endpoints::resume, about::endpoints::resume())])
@@ -249,6 +262,7 @@ fn routes() -> Api {
                 delete(dead_letters::purge, about::dead_letters::purge()),
             ],
         )
+        .at("/v1/dead-letters/groups", [get(dead_letters::groups, about::dead_letters::groups())])
         .at("/v1/dead-letters/replay", [post(dead_letters::replay, about::dead_letters::replay())])
         .at("/v1/jobs/{id}", [get(jobs::show, about::dead_letters::job())])
         .at("/v1/policies", [get(policies::list, about::policies::list())])
@@ -280,6 +294,7 @@ fn routes() -> Api {
         .at("/v1/audit", [get(audit::list, about::access::list_audit())])
         .at("/v1/nodes", [get(nodes::list, about::meta::nodes())])
         .at("/v1/stats", [get(stats::of_tenant, about::meta::stats())])
+        .at("/v1/stats/history", [get(history::show, about::history::show())])
         .at("/v1/stream", [get(stream::follow, about::meta::stream())])
         .at("/healthz", [get(health::alive, about::meta::alive())])
         .at("/readyz", [get(health::ready, about::meta::ready())])

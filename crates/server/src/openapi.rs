@@ -12,6 +12,7 @@ pub(crate) mod dead_letters;
 pub(crate) mod deliveries;
 pub(crate) mod endpoints;
 pub(crate) mod events;
+pub(crate) mod history;
 pub(crate) mod hubs;
 pub(crate) mod leases;
 pub(crate) mod meta;
@@ -135,6 +136,7 @@ fn schemas() -> Map<String, Value> {
         deliveries::schemas(),
         endpoints::schemas(),
         events::schemas(),
+        history::schemas(),
         hubs::schemas(),
         leases::schemas(),
         meta::schemas(),

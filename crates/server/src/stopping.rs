@@ -7,6 +7,7 @@ use axum::extract::FromRequestParts;
 use http::request::Parts;
 use tokio::sync::watch;
 
+use crate::dashboard::live;
 use crate::{hub_socket, leases, stream};
 
 /// Tells a connection, and what lasts on it, that the server is about to stop.
@@ -35,7 +36,7 @@ impl Stopping {
 /// Whether what is asked for at this path may take its time. Only such a request is told, and the
 /// others do not pay for it.
 pub(crate) fn concerns(path: &str) -> bool {
-    path == stream::PATH || path == hub_socket::PATH || path.ends_with(leases::SUFFIX)
+    [stream::PATH, hub_socket::PATH, live::PATH].contains(&path) || path.ends_with(leases::SUFFIX)
 }
 
 impl<S: Sync> FromRequestParts<S> for Stopping {

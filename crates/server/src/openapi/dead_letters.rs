@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::deliveries::{class, filtered, filters, reason, shown};
 use super::operation::{Operation, Tag};
 use super::schema::{
-    Named, about, answer, count, flag, list_of, maybe, nullable, reference, request, words,
+    Named, about, answer, count, flag, list_of, maybe, maybe_text, nullable, reference, request,
+    words,
 };
 
 const STATES: &str = "`failed`, `dead`, or both with a comma between them.";
@@ -34,6 +35,31 @@ pub(crate) fn list() -> Operation {
         "A page of deliveries.",
         "Deliveries",
         &json!({ "data": [dead], "next_cursor": null }),
+    )
+}
+
+pub(crate) fn groups() -> Operation {
+    let group = json!({
+        "endpoint_id": "ep_0a1b2c3d4e5f6",
+        "state": "dead",
+        "error_class": "retryable",
+        "reason": "exhausted",
+        "deliveries": 214,
+        "newest_at": "2026-02-03T20:05:00.000Z",
+        "last_error": "HTTP 503",
+    });
+    let operation = Operation::new(
+        Tag::DeadLetters,
+        "groupDeadLetters",
+        "Put dead letters together by cause",
+        "Dead letters by endpoint, state, class and reason, the largest group first. Only the newest \
+         10,000 that match are looked at.",
+    );
+    filters(operation, STATES).gives(
+        200,
+        "The groups.",
+        "DeadLetterGroups",
+        &json!({ "data": [group], "looked_at": 214, "complete": true }),
     )
 }
 
@@ -114,6 +140,7 @@ pub(crate) fn job() -> Operation {
 pub(super) fn schemas() -> Vec<Named> {
     vec![
         ("DeadLetterFilter", filter()),
+        ("DeadLetterGroups", groups_schema()),
         ("DeadLetterReplay", replay_schema()),
         ("DeadLetterPurge", purge_schema()),
         ("Matched", answer("A dry run.", json!({ "matched": count("How many match.") }), &[])),
@@ -135,6 +162,24 @@ fn filter() -> Value {
         "until": maybe("Time", "Only of events received before this time."),
     });
     request("Which dead letters; what is left out does not matter.", properties, &[])
+}
+
+fn groups_schema() -> Value {
+    let group = json!({
+        "endpoint_id": reference("EndpointId"),
+        "state": words(&["failed", "dead"], "How they ended."),
+        "error_class": nullable(class()),
+        "reason": nullable(reason()),
+        "deliveries": count("How many there are."),
+        "newest_at": maybe("Time", "When the newest of them ended."),
+        "last_error": maybe_text("What the newest of them said last."),
+    });
+    let properties = json!({
+        "data": list_of(answer("Dead letters of one cause.", group, &[]), "The largest first."),
+        "looked_at": count("How many dead letters were looked at."),
+        "complete": flag("Whether those were all that match."),
+    });
+    answer("Dead letters by cause.", properties, &[])
 }
 
 fn ids() -> Value {

@@ -220,8 +220,12 @@ fn waiting_on() -> Value {
         "reason": words(&reasons, "What it waits for."),
         "until": maybe("Time", "Until when, where that is known."),
         "delivery_id": about("DeliveryId", "The delivery it is behind."),
+        "position": count(
+            "Its place in its line, where it is behind another: 1 is the one that is tried. 10000 \
+             stands for any further back. Not in lists.",
+        ),
     });
-    answer("Why a delivery has not gone yet.", properties, &["delivery_id"])
+    answer("Why a delivery has not gone yet.", properties, &["delivery_id", "position"])
 }
 
 fn attempt() -> Value {

@@ -80,6 +80,31 @@ pub(crate) fn change() -> Operation {
     .gives(200, "The endpoint as it is now.", "Endpoint", &shown())
 }
 
+pub(crate) fn preview() -> Operation {
+    Operation::new(
+        Tag::Endpoints,
+        "previewEndpoint",
+        "Check an endpoint before making it",
+        "Takes what making an endpoint takes and refuses what making it would refuse. Nothing is \
+         made and nothing is sent.",
+    )
+    .takes("NewEndpoint", &json!({ "url": "https://warehouse.example.com/hooks" }))
+    .gives(200, "It could be made.", "EndpointPreviewed", &json!({ "ok": true }))
+}
+
+pub(crate) fn preview_change() -> Operation {
+    Operation::new(
+        Tag::Endpoints,
+        "previewEndpointChange",
+        "Check a change of an endpoint before making it",
+        "Takes what changing the endpoint takes and refuses what changing it would refuse. Nothing \
+         is changed.",
+    )
+    .path("id", "EndpointId", ENDPOINT)
+    .takes("EndpointChange", &json!({ "max_in_flight": 4 }))
+    .gives(200, "It could be changed like this.", "EndpointPreviewed", &json!({ "ok": true }))
+}
+
 pub(crate) fn delete() -> Operation {
     Operation::new(
         Tag::Endpoints,
@@ -221,6 +246,10 @@ pub(super) fn schemas() -> Vec<Named> {
         ("EndpointChange", endpoint_change()),
         ("Endpoint", endpoint()),
         ("Endpoints", page_of("Endpoint")),
+        (
+            "EndpointPreviewed",
+            answer("Nothing stands against it.", json!({ "ok": { "const": true } }), &[]),
+        ),
         (
             "EndpointState",
             words(

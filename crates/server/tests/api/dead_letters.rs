@@ -103,3 +103,54 @@ async fn dead_letters_are_thrown_away_only_by_a_filter_or_all_of_them() {
     assert_eq!(rest.json(), json!({"deleted": 3}));
     assert_eq!(gateway.get(path).await.json()["data"], json!([]));
 }
+
+#[tokio::test]
+async fn dead_letters_are_put_together_by_where_and_why() {
+    let (gateway, _sink, _) = with_dead_letters(3).await;
+    let refused = gateway.get("/v1/dead-letters").await.json()["data"][0].clone();
+    let down = Sink::answering(503).await;
+    let once = json!({"preset": "edge", "max_attempts": 1});
+    let other = json!({"url": down.url, "policy": once, "event_types": ["down.*"]});
+    let other = gateway.endpoint(other).await;
+    // The first endpoint listens to everything, and either may be done first.
+    let [mut dead, mut failed] = [(); 2].map(|()| gateway.engine.notices().subscribe());
+    gateway.clock.advance(Duration::from_mins(1));
+    gateway.event(json!({"type": "down.now", "payload": 0})).await;
+    await_notice(&mut dead, NoticeKind::Dead).await;
+    await_notice(&mut failed, NoticeKind::Failed).await;
+
+    let path = "/v1/dead-letters/groups";
+    let of_refused = json!({
+        "endpoint_id": refused["endpoint_id"],
+        "state": "failed",
+        "error_class": "final",
+        "reason": "rejected",
+        "deliveries": 4,
+        "newest_at": "2026-01-01T00:01:00.000Z",
+        "last_error": refused["last_error"],
+    });
+    let of_down = json!({
+        "endpoint_id": other,
+        "state": "dead",
+        "error_class": "retryable",
+        "reason": "exhausted",
+        "deliveries": 1,
+        "newest_at": "2026-01-01T00:01:00.000Z",
+        "last_error": "HTTP 503 Service Unavailable: noted",
+    });
+    for (query, groups, looked_at) in [
+        ("", json!([of_refused, of_down]), 5),
+        ("?state=failed", json!([of_refused]), 4),
+        ("?reason=exhausted&error_class=retryable", json!([of_down]), 1),
+        ("?until=2026-01-01T00:00:00Z", json!([]), 0),
+    ] {
+        let found = gateway.get(&format!("{path}{query}")).await.json();
+        let expected = json!({"data": groups, "looked_at": looked_at, "complete": true});
+        assert_eq!(found, expected, "{query}");
+    }
+    assert_eq!(gateway.get(&format!("{path}?state=pending")).await.problem(422), ["state"]);
+    assert_eq!(gateway.get(&format!("{path}?limit=5")).await.problem(422), ["limit"]);
+    gateway.tenant("acme").await;
+    let inside = Call::new(Method::GET, path).header("postrider-tenant", "acme");
+    assert_eq!(gateway.call(inside).await.json()["data"], json!([]), "not theirs");
+}

@@ -104,6 +104,13 @@ async fn an_ordered_delivery_names_the_one_it_stands_behind() {
     let behind = gateway.delivery_of(&second).await;
     assert_eq!(behind["waiting_on"]["reason"], "behind");
     assert_eq!(behind["waiting_on"]["delivery_id"], ahead["id"]);
+    let third = gateway.event(json!({"type": "a.b", "payload": 3})).await;
+    let third = gateway.delivery_of(&third).await;
+    for (delivery, position) in [(&ahead, json!(null)), (&behind, json!(2)), (&third, json!(3))] {
+        let id = delivery["id"].as_str().expect("an id");
+        let shown = gateway.get(&format!("/v1/deliveries/{id}")).await.json();
+        assert_eq!(shown["waiting_on"]["position"], position);
+    }
 }
 
 #[tokio::test]

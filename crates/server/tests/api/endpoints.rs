@@ -212,3 +212,41 @@ async fn stats_count_by_state() {
     assert_eq!(of_bad["deliveries"]["failed"], 1);
     assert_eq!(of_bad["deliveries"]["delivered"], 0);
 }
+
+#[tokio::test]
+async fn a_preview_says_what_making_it_would_say_and_makes_nothing() {
+    let gateway = Gateway::start().await;
+    let id = gateway.endpoint(json!({"name": "kept", "url": "https://example.com/a"})).await;
+    let one = format!("/v1/endpoints/{id}");
+    let before = gateway.get(&one).await.json();
+    let good = json!({"url": "https://example.com/b", "policy": "edge", "filter": "payload.n > 1"});
+    let change =
+        json!({"name": "other", "url": "https://example.com/b", "signing": {"scheme": "ed25519"}});
+    for (path, body) in [("/v1/endpoints/preview", &good), (&*format!("{one}/preview"), &change)] {
+        let reply = gateway.post(path, body.clone()).await;
+        assert_eq!((reply.status.as_u16(), reply.json()), (200, json!({"ok": true})), "{path}");
+    }
+    let cases = [
+        (json!({"url": "http://10.0.0.1/"}), "url"),
+        (json!({"url": "https://example.com/", "colour": 1}), "colour"),
+        (json!({"url": "https://example.com/", "filter": "payload.n >"}), "filter"),
+        (
+            json!({"url": "https://example.com/", "policy": {"max_attempts": null}}),
+            "policy.max_attempts",
+        ),
+        (json!({"url": "https://example.com/", "timeout": "2m"}), "timeout"),
+        (json!({"url": "https://example.com/", "secret": "short"}), "secret"),
+    ];
+    for (body, field) in cases {
+        for path in ["/v1/endpoints/preview", &format!("{one}/preview")] {
+            let refused = gateway.post(path, body.clone()).await.problem(422);
+            assert_eq!(refused, [field], "{path} {body}");
+        }
+    }
+    assert_eq!(gateway.post("/v1/endpoints/preview", json!({})).await.problem(422), ["url"]);
+    let missing = "/v1/endpoints/ep_0000000000007/preview";
+    gateway.post(missing, json!({"name": "other"})).await.problem(404);
+    assert_eq!(gateway.get(&one).await.json(), before);
+    let listed = gateway.get("/v1/endpoints").await.json();
+    assert_eq!(listed["data"].as_array().map(Vec::len), Some(1));
+}

@@ -16,6 +16,7 @@ mod docs;
 mod endpoints;
 mod events;
 mod filters;
+mod history;
 mod hub_socket;
 mod hubs;
 mod ingest;
