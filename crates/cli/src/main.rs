@@ -2,6 +2,7 @@
 
 mod connect;
 mod copy;
+mod demo;
 mod hub;
 mod listen;
 mod migrate;
@@ -19,7 +20,7 @@ mod work;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 /// Small allocations by many threads are most of what the gateway asks of an allocator.
 #[global_allocator]
@@ -35,7 +36,7 @@ const EXIT_FAILURE: u8 = 1;
     name = "postrider",
     version,
     about = "A durable webhook gateway: stores events before it says yes, and carries each one to its endpoints.",
-    after_help = "Start with `postrider serve`, then send the event it suggests.\n\nExit codes: 0 success, 1 failure, 2 wrong usage or configuration. Some commands have more: see their help.",
+    after_help = "See it at work with `postrider demo`. Start with `postrider serve`, then send the event it suggests.\n\nExit codes: 0 success, 1 failure, 2 wrong usage or configuration. Some commands have more: see their help.",
     arg_required_else_help = true
 )]
 struct Cli {
@@ -47,6 +48,8 @@ struct Cli {
 enum Command {
     /// Run the gateway
     Serve(Box<serve::Args>),
+    /// See a gateway at work: receivers that fail in their own ways, traffic, and the dashboard
+    Demo(demo::Args),
     /// Look at retry policies
     Policy(policy::Args),
     /// Seal stored secrets with a new key
@@ -66,10 +69,16 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let mut given = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&given).unwrap_or_else(|error| error.exit());
     let done = |()| ExitCode::SUCCESS;
     let outcome = match cli.command {
-        Command::Serve(args) => serve::run(*args).map(done),
+        Command::Serve(args) => {
+            // What was read from it is what it has.
+            let given = given.remove_subcommand().map(|(_, given)| given).unwrap_or_default();
+            serve::run(*args, given).map(done)
+        }
+        Command::Demo(args) => demo::run(&args).map(done),
         Command::Policy(args) => policy::run(&args).map(done),
         Command::Rekey(args) => rekey::run(&args).map(done),
         Command::Listen(args) => listen::run(&args).map(done),

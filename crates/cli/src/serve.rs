@@ -1,5 +1,6 @@
 //! `postrider serve`: the composition root.
 
+mod effective;
 mod node;
 
 use std::io::{IsTerminal as _, Write as _};
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use clap::ValueEnum;
+use clap::{ArgMatches, ValueEnum};
 use postrider_core::span;
 use postrider_engine::destination::Allowance;
 use postrider_engine::http_client::EgressProxy;
@@ -18,6 +19,7 @@ use postrider_engine::{Engine, Options, Retention, StartError};
 use postrider_server::{
     ConnectionLimits, Inbound, KeyError, Keys, ServerOptions, ensure_admin_key,
 };
+use postrider_store::Store;
 use rustls::pki_types::CertificateRevocationListDer;
 use rustls::pki_types::pem::{self, PemObject as _};
 use tokio::net::TcpListener;
@@ -26,6 +28,7 @@ use tracing_subscriber::EnvFilter;
 use crate::signals::Signals;
 use crate::stores::{Opened, Place, StoreArgs};
 use crate::{Failure, settings};
+use effective::Known;
 use node::{NodeArgs, Spot};
 
 const LARGEST_EVENT: usize = 100 << 20;
@@ -155,17 +158,18 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-pub(crate) fn run(args: Args) -> Result<(), Failure> {
+/// `given` is where the arguments come from.
+pub(crate) fn run(args: Args, given: ArgMatches) -> Result<(), Failure> {
     let options = engine_options(&args)?;
     if args.max_event_bytes == 0 || args.max_event_bytes > LARGEST_EVENT {
         return Err(Failure::usage(anyhow!("--max-event-bytes must be from 1 to {LARGEST_EVENT}")));
     }
-    log_to_stderr(&args)?;
+    log_to_stderr(&args.log, args.log_format)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(serve(args, options))
+    runtime.block_on(serve(args, given, options))
 }
 
-async fn serve(args: Args, mut options: Options) -> Result<(), Failure> {
+async fn serve(args: Args, given: ArgMatches, mut options: Options) -> Result<(), Failure> {
     let place = args.store.place()?;
     args.node.check(&place)?;
     let Opened { store, made_key } = args.store.open_shared(&place, args.node.pool()).await?;
@@ -180,37 +184,20 @@ async fn serve(args: Args, mut options: Options) -> Result<(), Failure> {
         Place::File(_) => None,
     };
     options.node.place = spot.as_ref().map(|spot| spot.name.clone());
+    let known = Known { address, place: &place, node: &options.node, pool: args.node.pool() };
+    let settings = effective::settings(&given, &args, &known);
     let node_name = options.node.name.clone();
-    let entropy = Arc::new(SystemEntropy);
-    let new_key = ensure_admin_key(
-        &*store,
-        SystemClock.now(),
-        entropy.secret_bytes(),
-        args.admin_key.as_deref(),
-    )
-    .await
-    .map_err(|error| match error {
-        KeyError::Store(store) => Failure::from(store),
-        refused @ (KeyError::Malformed | KeyError::IsATenants) => Failure::usage(refused),
-    })?;
-    let keys = Keys::load(&*store).await?;
-    let inbound = Inbound::load(&*store).await.map_err(refused)?;
     // Signals are caught before anything is promised, so that a stop is always a drained one.
     let mut signals = Signals::catch()?;
-
-    let engine = Engine::start(options, Arc::clone(&store), Arc::new(SystemClock), entropy)
-        .await
-        .map_err(|error| match error {
-        StartError::Store(error) => refused(error),
-        bad @ StartError::Dns(_) => Failure::usage(bad),
-        other @ (StartError::Tls(_) | StartError::UserAgent) => Failure::from(other),
-    })?;
+    let Ready { engine, keys, inbound, new_key } =
+        ready(options, Arc::clone(&store), args.admin_key.as_deref()).await?;
     let server_options = ServerOptions {
         event_limit_bytes: args.max_event_bytes,
         batch_limit_bytes: ServerOptions::default().batch_limit_bytes.max(args.max_event_bytes),
         requests_per_second_per_key: args.requests_per_key,
         requests_per_second_per_address: args.requests_per_address,
         public_url: args.public_url.clone(),
+        settings,
         ..ServerOptions::default()
     };
     let router = postrider_server::router(engine.clone(), keys.clone(), inbound, server_options);
@@ -241,17 +228,55 @@ async fn serve(args: Args, mut options: Options) -> Result<(), Failure> {
     };
     let limits = ConnectionLimits { drain: args.drain, ..ConnectionLimits::default() };
     postrider_server::serve(listener, router, limits, stop).await?;
+    wind_down(&engine, &keys, args.drain).await;
+    Ok(())
+}
+
+/// What a gateway consists of, before anybody can reach it.
+pub(crate) struct Ready {
+    pub(crate) engine: Engine,
+    pub(crate) keys: Keys,
+    pub(crate) inbound: Inbound,
+    /// The admin key, the first time.
+    pub(crate) new_key: Option<String>,
+}
+
+/// Starts the engine on a store, to which `admin_key`, or a new one, is the key.
+pub(crate) async fn ready(
+    options: Options,
+    store: Arc<dyn Store>,
+    admin_key: Option<&str>,
+) -> Result<Ready, Failure> {
+    let entropy = Arc::new(SystemEntropy);
+    let new_key = ensure_admin_key(&*store, SystemClock.now(), entropy.secret_bytes(), admin_key)
+        .await
+        .map_err(|error| match error {
+            KeyError::Store(store) => Failure::from(store),
+            refused @ (KeyError::Malformed | KeyError::IsATenants) => Failure::usage(refused),
+        })?;
+    let keys = Keys::load(&*store).await?;
+    let inbound = Inbound::load(&*store).await.map_err(refused)?;
+    let engine = Engine::start(options, store, Arc::new(SystemClock), entropy).await;
+    let engine = engine.map_err(|error| match error {
+        StartError::Store(error) => refused(error),
+        bad @ StartError::Dns(_) => Failure::usage(bad),
+        other @ (StartError::Tls(_) | StartError::UserAgent) => Failure::from(other),
+    })?;
+    Ok(Ready { engine, keys, inbound, new_key })
+}
+
+/// Finishes what is in flight, after the last request.
+pub(crate) async fn wind_down(engine: &Engine, keys: &Keys, limit: Duration) {
     tracing::info!("stopping: finishing what is in flight");
-    if let Err(error) = keys.flush(&*store).await {
+    if let Err(error) = keys.flush(&**engine.store()).await {
         tracing::warn!(%error, "when keys were last used was not written down");
     }
-    let drained = engine.drain(args.drain).await;
+    let drained = engine.drain(limit).await;
     if drained.abandoned > 0 {
         let abandoned = drained.abandoned;
         tracing::warn!(abandoned, "attempts were cut off at the limit and will be made again");
     }
     tracing::info!("stopped");
-    Ok(())
 }
 
 fn engine_options(args: &Args) -> Result<Options, Failure> {
@@ -337,12 +362,12 @@ fn refused(error: postrider_store::Error) -> Failure {
     }
 }
 
-fn log_to_stderr(args: &Args) -> Result<(), Failure> {
+pub(crate) fn log_to_stderr(filter: &str, format: LogFormat) -> Result<(), Failure> {
     let filter = EnvFilter::builder()
-        .parse(&args.log)
+        .parse(filter)
         .map_err(|error| Failure::usage(anyhow!("--log: {error}")))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match args.log_format {
+    match format {
         LogFormat::Text => {
             let colours = std::io::stderr().is_terminal();
             builder.with_target(false).with_ansi(colours).init();

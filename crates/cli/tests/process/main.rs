@@ -14,6 +14,7 @@ mod sink;
 
 mod copy;
 mod crash;
+mod demo;
 mod fleet;
 mod listen;
 mod migrate;
