@@ -1,18 +1,19 @@
 //! `cargo xtask bench`: the gateway measured beside what limits it, in one run on one machine.
 
 mod accept;
-mod backlog;
+pub(crate) mod backlog;
 mod batch;
 mod connection;
 mod end_to_end;
 mod event;
 mod forgetful;
-mod gateway;
+pub(crate) mod gateway;
 mod hub;
 mod isolation;
 mod latency;
 mod load;
-mod peer;
+mod pages;
+pub(crate) mod peer;
 mod postgres;
 mod process;
 mod pull;
@@ -21,7 +22,7 @@ mod relay;
 mod report;
 mod sample;
 mod sink;
-mod store_cycle;
+pub(crate) mod store_cycle;
 mod workers;
 
 use std::fs;
@@ -78,6 +79,7 @@ enum Measure {
     Relay,
     Backlog,
     Isolation,
+    Pages,
     Nodes,
     Claims,
     Bloat,
@@ -97,6 +99,7 @@ impl Backend {
                 Measure::Relay,
                 Measure::Backlog,
                 Measure::Isolation,
+                Measure::Pages,
             ],
             Self::Postgres => &[
                 Measure::EndToEnd,
@@ -160,6 +163,8 @@ pub(crate) struct Setting {
     pub(crate) passing: u64,
     /// How many deliveries wait in the database that is searched for what is due.
     pub(crate) waiting: u64,
+    /// How many deliveries are in the store that pages are shown of.
+    pub(crate) shown: u64,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
@@ -186,6 +191,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         backlogs: if arguments.quick { [200_000, 1_000_000] } else { [1_000_000, 5_000_000] },
         passing: if arguments.quick { 100_000 } else { 1_000_000 },
         waiting: if arguments.quick { 500_000 } else { 5_000_000 },
+        shown: if arguments.quick { 100_000 } else { 1_000_000 },
     };
     let binary = setting.binary.display();
     ensure!(setting.binary.is_file(), "{binary} is not there: build it first");
@@ -273,6 +279,7 @@ async fn measure_one(measure: Measure, setting: &Setting) -> Result<Vec<Row>> {
         Measure::Relay => relay::measure(setting).await,
         Measure::Backlog => backlog::measure(setting).await,
         Measure::Isolation => isolation::measure(setting).await,
+        Measure::Pages => pages::measure(setting).await,
         Measure::Nodes | Measure::Claims | Measure::Bloat | Measure::DueScan => {
             bail!("only measured on PostgreSQL")
         }
@@ -292,7 +299,8 @@ async fn measure_on_postgres(measure: Measure, setting: &Setting) -> Result<Vec<
         | Measure::Pull
         | Measure::Relay
         | Measure::Backlog
-        | Measure::Isolation => bail!("only measured on SQLite"),
+        | Measure::Isolation
+        | Measure::Pages => bail!("only measured on SQLite"),
     }
 }
 

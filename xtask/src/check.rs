@@ -4,11 +4,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::{cargo, postgres, python, tidy, toolchain};
+use crate::{axe, cargo, chromium, postgres, python, tidy, toolchain};
 
 pub(crate) fn run() -> Result<()> {
     toolchain::require()?;
     postgres::require()?;
+    chromium::require()?;
+    axe::require()?;
     let mut taken = Vec::new();
     let mut step = |name: &'static str, check: fn() -> Result<()>| -> Result<()> {
         println!("\n== {name}");

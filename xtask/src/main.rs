@@ -1,13 +1,20 @@
 //! `cargo xtask`: the checks, the benchmarks and the generated pages of this repository.
 
+mod axe;
 mod bench;
 mod cargo;
 mod check;
+mod chromium;
 mod docs;
+mod history;
 mod postgres;
 mod python;
+mod screenshots;
 mod tidy;
 mod toolchain;
+#[allow(dead_code, reason = "the tests of the dashboard need the rest")]
+#[path = "../../crates/cli/tests/browser/webdriver.rs"]
+mod webdriver;
 
 use std::process::ExitCode;
 
@@ -34,6 +41,8 @@ enum Task {
     Bench(bench::Arguments),
     /// Write the generated pages under docs/ again
     Docs,
+    /// Photograph the pages of the dashboard that the README shows, under docs/images/
+    Screenshots,
     /// The server that acknowledges and stores nothing (started by `bench`)
     #[command(hide = true)]
     BenchNull,
@@ -48,6 +57,7 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::check(),
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Docs => docs::write(),
+        Task::Screenshots => screenshots::take(),
         Task::BenchNull => bench::serve_null(),
         Task::BenchPass(arguments) => bench::serve_pass(&arguments),
     };

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
@@ -42,6 +42,13 @@ impl Target {
         let mut target = self.clone();
         target.parts.method = method;
         target.parts.uri = path.parse().with_context(|| format!("{path} is no path"))?;
+        Ok(target)
+    }
+
+    /// The same place, with a header in place of any of that name.
+    pub(crate) fn with(&self, name: HeaderName, value: &str) -> Result<Self> {
+        let mut target = self.clone();
+        target.parts.headers.insert(name, HeaderValue::from_str(value)?);
         Ok(target)
     }
 
@@ -83,7 +90,7 @@ impl Connection {
             .await
             .map_err(|error| anyhow::anyhow!("reading the answer: {error}"))?
             .to_bytes();
-        Ok(Answer { status: parts.status, body })
+        Ok(Answer { status: parts.status, headers: parts.headers, body })
     }
 }
 
@@ -96,6 +103,7 @@ impl Drop for Connection {
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 

@@ -102,6 +102,11 @@ impl Gateway {
         })
     }
 
+    /// Anything else there is, without a key.
+    pub(crate) fn open_target(&self) -> Result<Target> {
+        Target::new(self.target.address, None)
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.target.address)
     }
@@ -109,6 +114,13 @@ impl Gateway {
     pub(crate) async fn create_endpoint(&self, endpoint: &Value) -> Result<String> {
         let created = self.create("/v1/endpoints", endpoint).await?;
         text_of(&created, "id")
+    }
+
+    /// Sends one event, as a producer would, and returns its answer.
+    pub(crate) async fn send_event(&self, event: &Value) -> Result<Value> {
+        let answer =
+            self.call(Method::POST, "/v1/events", serde_json::to_vec(event)?.into()).await?;
+        answer.json(StatusCode::ACCEPTED).context("sending an event")
     }
 
     pub(crate) async fn create_hub(&self, name: &str) -> Result<HubAccount> {
@@ -158,12 +170,13 @@ impl Gateway {
         Ok(unfinished == 0)
     }
 
-    async fn create(&self, path: &str, what: &Value) -> Result<Value> {
+    /// Makes something, and returns it.
+    pub(crate) async fn create(&self, path: &str, what: &Value) -> Result<Value> {
         let answer = self.call(Method::POST, path, serde_json::to_vec(what)?.into()).await?;
         answer.json(StatusCode::CREATED).with_context(|| format!("creating at {path}"))
     }
 
-    async fn read(&self, path: &str) -> Result<Value> {
+    pub(crate) async fn read(&self, path: &str) -> Result<Value> {
         let answer = self.call(Method::GET, path, Bytes::new()).await?;
         answer.json(StatusCode::OK).with_context(|| format!("reading {path}"))
     }
