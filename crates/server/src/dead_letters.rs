@@ -173,6 +173,8 @@ pub(crate) struct Filter {
     state: Option<State>,
     endpoint: Option<EndpointId>,
     event: Option<EventId>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
     error_class: Option<Class>,
     reason: Option<Reason>,
     since: Option<Timestamp>,
@@ -181,12 +183,13 @@ pub(crate) struct Filter {
 
 impl From<Filter> for DeliveryFilter {
     fn from(filter: Filter) -> Self {
-        let Filter { state, endpoint, event, error_class, reason, since, until } = filter;
+        let Filter { state, endpoint, event, kind, error_class, reason, since, until } = filter;
         Self {
             states: state.into_iter().collect(),
             ids: None,
             endpoint,
             event,
+            kind,
             class: error_class,
             reason,
             since,

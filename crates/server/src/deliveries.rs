@@ -70,6 +70,7 @@ pub(crate) fn read_filter(query: &mut Query) -> Result<DeliveryFilter, Problem> 
         ids: None,
         endpoint: query.value("endpoint")?,
         event: query.value("event")?,
+        kind: query.text("type"),
         class: query.word("error_class")?,
         reason: query.word("reason")?,
         since: query.value("since")?,

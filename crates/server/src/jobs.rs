@@ -58,6 +58,8 @@ struct FilterView<'a> {
     states: &'a [postrider_core::State],
     endpoint: Option<EndpointId>,
     event: Option<EventId>,
+    #[serde(rename = "type")]
+    kind: Option<&'a str>,
     error_class: Option<Class>,
     reason: Option<Reason>,
     since: Option<Timestamp>,
@@ -71,6 +73,7 @@ impl<'a> FilterView<'a> {
             states: &filter.states,
             endpoint: filter.endpoint,
             event: filter.event,
+            kind: filter.kind.as_deref(),
             error_class: filter.class,
             reason: filter.reason,
             since: filter.since,

@@ -135,6 +135,7 @@ macro_rules! conformance {
                 an_end_without_an_attempt_keeps_what_the_last_one_said,
                 events_are_listed_newest_first,
                 events_are_found_by_what_they_are,
+                deliveries_are_found_by_the_type_of_their_event,
                 deliveries_are_found_by_what_they_are,
                 a_list_of_deliveries_goes_both_ways,
                 another_tenants_rows_are_not_seen,

@@ -114,6 +114,8 @@ pub struct DeliveryFilter {
     pub ids: Option<Vec<DeliveryId>>,
     pub endpoint: Option<EndpointId>,
     pub event: Option<EventId>,
+    /// The type of the event. It is looked up for every row that is otherwise right.
+    pub kind: Option<String>,
     pub class: Option<Class>,
     pub reason: Option<Reason>,
     pub since: Option<Timestamp>,

@@ -39,6 +39,7 @@ pub(super) fn filters(operation: Operation, states: &str) -> Operation {
         .query("state", json!({ "type": "string", "examples": ["dead,failed"] }), states)
         .query("endpoint", reference("EndpointId"), "Only deliveries to this endpoint.")
         .query("event", reference("EventId"), "Only deliveries of this event.")
+        .query("type", reference("EventType"), "Only deliveries of events of exactly this type.")
         .query("error_class", class(), "Only deliveries whose last failure was of this class.")
         .query("reason", reason(), "Only deliveries that ended for this reason.")
         .query("since", reference("Time"), "Only of events received at this time or later.")

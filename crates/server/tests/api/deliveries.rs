@@ -138,6 +138,8 @@ async fn deliveries_are_filtered_and_paged() {
     assert_eq!(count(&format!("endpoint={one}")).await, Some(3));
     assert_eq!(count("error_class=final&reason=rejected").await, Some(6));
     assert_eq!(count("error_class=retryable").await, Some(0));
+    assert_eq!(count("type=a.b").await, Some(6));
+    assert_eq!(count("type=a").await, Some(0), "exactly this type");
     assert_eq!(count("since=2026-01-01T00:00:00Z").await, Some(6));
     assert_eq!(count("since=2026-01-01T00:00:01Z").await, Some(0));
 

@@ -228,6 +228,8 @@ async fn a_list_is_narrowed_counted_and_paged() {
         (format!("event={}", last.event), 2),
         ("error_class=final&reason=rejected&last=day".to_owned(), 50),
         ("state=dead".to_owned(), 0),
+        ("type=a.b&state=failed".to_owned(), 50),
+        ("type=a.c".to_owned(), 0),
         (format!("state=delivered&endpoint={bad_one}"), 0),
         ("until=2025-12-31T23%3A59".to_owned(), 0),
     ] {

@@ -187,6 +187,7 @@ pub async fn jobs_come_back_as_they_were(place: &dyn Place) {
             ids: Some(vec![DeliveryId::from_i64(1), DeliveryId::from_i64(2)]),
             endpoint: Some(A),
             event: Some(EventId::from_i64(8)),
+            kind: Some("order.created".into()),
             class: Some(Class::RateLimited),
             reason: Some(Reason::Expired),
             since: Some(scene.now),

@@ -178,6 +178,40 @@ pub(super) async fn one_of_each(scene: &mut Scene) -> Vec<DeliveryRecord> {
     made
 }
 
+pub async fn deliveries_are_found_by_the_type_of_their_event(place: &dyn Place) {
+    let mut scene = Scene::new(place).await;
+    let mut made = Vec::new();
+    for (index, kind) in ["one", "two", "one", "two"].into_iter().enumerate() {
+        let new = edit(scene.event(&[A]), |event| event.kind = kind.into());
+        let id = scene.keep(new).await[0];
+        if index > 1 {
+            scene.turn(id, Turn::Exhaust).await;
+        }
+        made.push(id);
+    }
+    let of = |kind: &str| DeliveryFilter { kind: Some(kind.into()), ..DeliveryFilter::default() };
+    let dead = vec![State::Dead];
+    let event = scene.record(made[1]).await.event;
+    for (filter, expected) in [
+        (of("one"), vec![made[0], made[2]]),
+        (of("two"), vec![made[1], made[3]]),
+        (of("three"), vec![]),
+        (DeliveryFilter { states: dead.clone(), ..of("two") }, vec![made[3]]),
+        (DeliveryFilter { ids: Some(made.clone()), ..of("one") }, vec![made[0], made[2]]),
+        (DeliveryFilter { event: Some(event), ..of("two") }, vec![made[1]]),
+        (DeliveryFilter { event: Some(event), ..of("one") }, vec![]),
+    ] {
+        let found: Vec<_> = scene.all(filter.clone()).await.iter().map(|found| found.id).collect();
+        assert_eq!(found, expected, "{filter:?}");
+    }
+    let counted = |kind: &str| DeliveryFilter { states: dead.clone(), ..of(kind) };
+    assert_eq!(scene.store.count_dead_letters(TENANT, counted("one")).await.expect("counted"), 1);
+    let removed = scene.store.purge_dead_letters(TENANT, counted("one"), 10, None).await;
+    assert_eq!(removed.expect("purged"), 1);
+    assert_eq!(scene.all(of("one")).await.len(), 1);
+    assert_eq!(scene.all(of("two")).await.len(), 2);
+}
+
 pub async fn deliveries_are_found_by_what_they_are(place: &dyn Place) {
     let mut scene = Scene::new(place).await;
     let start = scene.now;

@@ -1,5 +1,7 @@
 //! Lists of deliveries and events, page by page. A page looks at a bounded number of rows.
 
+use std::sync::LazyLock;
+
 use postrider_core::{DeliveryId, EndpointId, EventId, SourceId, TenantId, Timestamp};
 use tokio_postgres::Row;
 
@@ -138,11 +140,14 @@ async fn by_ids(
     ids.dedup();
     let sql = format!(
         "SELECT {} FROM unnest($1::int8[]) w (wanted) CROSS JOIN LATERAL \
-         (SELECT * FROM deliveries WHERE id = wanted OFFSET 0) d",
-        rows::RECORD
+         (SELECT * FROM deliveries WHERE id = wanted OFFSET 0) d \
+         WHERE $2::text IS NULL OR {}",
+        rows::RECORD,
+        of_kind(2)
     );
+    let kind = query.filter.kind.as_deref().map(Text);
     let found = session
-        .rows(&sql, &[&ids])
+        .rows(&sql, &[&ids, &kind])
         .await?
         .iter()
         .map(rows::record)
@@ -153,7 +158,8 @@ async fn by_ids(
 
 /// Whether a delivery is one that is asked for.
 fn matches(record: &DeliveryRecord, tenant: TenantId, query: &DeliveryQuery) -> bool {
-    let DeliveryFilter { states, ids: _, endpoint, event, class, reason, since, until } =
+    // The type of its event was looked at by the server.
+    let DeliveryFilter { states, ids: _, endpoint, event, kind: _, class, reason, since, until } =
         &query.filter;
     record.tenant == tenant
         && event.is_none_or(|event| record.event == event)
@@ -167,7 +173,16 @@ fn matches(record: &DeliveryRecord, tenant: TenantId, query: &DeliveryQuery) -> 
 
 /// The same, said to the server of rows with the columns of [`rows::RECORD`]. `scanned` has three
 /// parameters; these follow them.
-const MATCHES: &str = "tenant_id = $4 AND ($5::int2[] IS NULL OR state = ANY ($5)) \
+static MATCHES: LazyLock<String> =
+    LazyLock::new(|| format!("{PLAINLY} AND ($12::text IS NULL OR {})", of_kind(12)));
+
+/// The event of a row is of the type that a parameter says.
+fn of_kind(parameter: u8) -> String {
+    format!("EXISTS (SELECT 1 FROM events e WHERE e.id = event_id AND e.kind = ${parameter})")
+}
+
+/// What a row says itself.
+const PLAINLY: &str = "tenant_id = $4 AND ($5::int2[] IS NULL OR state = ANY ($5)) \
      AND ($6::int8 IS NULL OR endpoint_id = $6) AND ($7::int8 IS NULL OR event_id = $7) \
      AND ($8::int2 IS NULL OR class = $8) AND ($9::int2 IS NULL OR reason = $9) \
      AND ($10::int8 IS NULL OR id >= $10) AND ($11::int8 IS NULL OR id < $11)";
@@ -191,8 +206,10 @@ async fn scan(
     let mut params: Vec<Param<'_>> = bounds.to_vec();
     params.extend([&tenant.0 as Param<'_>, &states, &endpoint, &event]);
     params.extend([&class as Param<'_>, &reason, &since, &until]);
+    let kind = filter.kind.as_deref().map(Text);
+    params.push(&kind);
     let limit = page_limit(query.limit);
-    let found = session.rows(&seen(scanned, MATCHES, limit), &params).await?;
+    let found = session.rows(&seen(scanned, &MATCHES, limit), &params).await?;
     read(&found, limit, |row| {
         let record = rows::record(row)?;
         Ok((position(&record), record))

@@ -108,7 +108,7 @@ fn by_event(
     let (low, high) = key_bounds(query);
     let scan = Scan::new(query.limit);
     scan.run(conn, &sql, &[&event.as_i64(), &low, &high], |row, scan| {
-        see_delivery(row, tenant, &query.filter, scan)
+        see_delivery(conn, row, tenant, &query.filter, scan)
     })
 }
 
@@ -139,7 +139,7 @@ fn by_dead_letters(
     let sql = dead_letters_sql(query.direction);
     let scan = Scan::new(query.limit);
     scan.run(conn, &sql, &[&tenant.0, &event, &delivery], |row, scan| {
-        see_delivery(row, tenant, &query.filter, scan)
+        see_delivery(conn, row, tenant, &query.filter, scan)
     })
 }
 
@@ -155,7 +155,9 @@ fn by_key(
     );
     let (low, high) = key_bounds(query);
     let scan = Scan::new(query.limit);
-    scan.run(conn, &sql, &[&low, &high], |row, scan| see_delivery(row, tenant, &query.filter, scan))
+    scan.run(conn, &sql, &[&low, &high], |row, scan| {
+        see_delivery(conn, row, tenant, &query.filter, scan)
+    })
 }
 
 fn by_ids(
@@ -173,7 +175,7 @@ fn by_ids(
     for id in ids {
         let mut rows = statement.query((id.as_i64(),))?;
         if let Some(row) = rows.next()?
-            && matches(row, tenant, &query.filter)?
+            && matches(conn, row, tenant, &query.filter)?
         {
             found.push(rows::record(row)?);
         }
@@ -182,6 +184,7 @@ fn by_ids(
 }
 
 fn see_delivery(
+    conn: &Connection,
     row: &Row<'_>,
     tenant: TenantId,
     filter: &DeliveryFilter,
@@ -191,12 +194,19 @@ fn see_delivery(
         event: EventId::from_i64(row.get(2)?),
         delivery: DeliveryId::from_i64(row.get(0)?),
     };
-    let matches = matches(row, tenant, filter)?;
+    let matches = matches(conn, row, tenant, filter)?;
     scan.see(position, matches, || rows::record(row))
 }
 
+const KIND_OF_EVENT: &str = "SELECT kind FROM events WHERE id = ?1";
+
 /// Whether a row with the columns of [`rows::RECORD`] is one that is asked for.
-fn matches(row: &Row<'_>, tenant: TenantId, filter: &DeliveryFilter) -> Result<bool, Error> {
+fn matches(
+    conn: &Connection,
+    row: &Row<'_>,
+    tenant: TenantId,
+    filter: &DeliveryFilter,
+) -> Result<bool, Error> {
     let is = |column: usize, wanted: Option<i64>| -> Result<bool, Error> {
         Ok(wanted.is_none() || row.get::<_, Option<i64>>(column)? == wanted)
     };
@@ -209,7 +219,20 @@ fn matches(row: &Row<'_>, tenant: TenantId, filter: &DeliveryFilter) -> Result<b
         && is(14, filter.class.map(code::class))?
         && (filter.states.is_empty() || filter.states.contains(&state))
         && filter.since.is_none_or(|since| id >= DeliveryId::floor(since).as_i64())
-        && filter.until.is_none_or(|until| id < DeliveryId::floor(until).as_i64()))
+        && filter.until.is_none_or(|until| id < DeliveryId::floor(until).as_i64())
+        && match &filter.kind {
+            Some(kind) => is_of_kind(conn, row.get(2)?, kind)?,
+            None => true,
+        })
+}
+
+fn is_of_kind(conn: &Connection, event: i64, kind: &str) -> Result<bool, Error> {
+    let mut statement = conn.prepare_cached(KIND_OF_EVENT)?;
+    let mut found = statement.query((event,))?;
+    match found.next()? {
+        Some(row) => Ok(row.get_ref(0)?.as_str_or_null()? == Some(kind)),
+        None => Ok(false),
+    }
 }
 
 /// A walk over rows in a settled order that stops when a page is full or enough has been seen.

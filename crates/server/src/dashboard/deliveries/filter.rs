@@ -12,7 +12,8 @@ use url::form_urlencoded::{self, Serializer};
 use crate::dashboard::fields::Form;
 
 /// What the API filters by, named as it does.
-const NAMES: [&str; 7] = ["state", "endpoint", "event", "error_class", "reason", "since", "until"];
+const NAMES: [&str; 8] =
+    ["state", "endpoint", "event", "type", "error_class", "reason", "since", "until"];
 /// How far back to look, in words, instead of `since`.
 const LAST: &str = "last";
 
@@ -22,6 +23,8 @@ pub(crate) struct Filter {
     pub(crate) state: String,
     pub(crate) endpoint: String,
     pub(crate) event: String,
+    /// Of the event.
+    pub(crate) kind: String,
     pub(crate) error_class: String,
     pub(crate) reason: String,
     pub(crate) since: String,
@@ -60,6 +63,7 @@ impl Filter {
             "state" => &mut self.state,
             "endpoint" => &mut self.endpoint,
             "event" => &mut self.event,
+            "type" => &mut self.kind,
             "error_class" => &mut self.error_class,
             "reason" => &mut self.reason,
             "since" => &mut self.since,
@@ -76,6 +80,7 @@ impl Filter {
             &self.state,
             &self.endpoint,
             &self.event,
+            &self.kind,
             &self.error_class,
             &self.reason,
             &self.since,
@@ -204,7 +209,7 @@ mod tests {
         for query in [
             "",
             "state=dead",
-            "state=dead%2Cfailed&endpoint=ep_1&event=evt_1&error_class=final&reason=rejected&since=a&until=b&last=day&cursor=x",
+            "state=dead%2Cfailed&endpoint=ep_1&event=evt_1&type=a.b&error_class=final&reason=rejected&since=a&until=b&last=day&cursor=x",
             "state=%26endpoint%3D%22%3E%3Cscript%3E",
         ] {
             let filter = Filter::read(query);
