@@ -22,6 +22,8 @@ use crate::problem::{OrMissing as _, Problem};
 /// How often a list asks the store for more when what is in flight does not show what was asked
 /// for. A list that stops here is short, and goes on with its cursor.
 const MAX_STORE_PAGES: usize = 8;
+/// The same where the event of every row has to be looked up, which takes so much longer.
+const MAX_TYPED_PAGES: usize = 1;
 
 pub(crate) async fn list(
     extract::State(app): extract::State<Arc<App>>,
@@ -95,7 +97,8 @@ pub(crate) async fn answer_list(
     };
     let mut rows: Vec<(State, DeliveryRecord)> = Vec::new();
     let mut next = page.after;
-    for _ in 0..MAX_STORE_PAGES {
+    let most = if stored.kind.is_some() { MAX_TYPED_PAGES } else { MAX_STORE_PAGES };
+    for _ in 0..most {
         let query = DeliveryQuery {
             filter: stored.clone(),
             after: next,

@@ -116,6 +116,8 @@ async fn pages(gateway: &Gateway) -> Result<Vec<(&'static str, String)>> {
         ("deliveries, next page", format!("/deliveries?cursor={cursor}")),
         ("deliveries that are dead", "/deliveries?state=dead".to_owned()),
         ("deliveries to one endpoint", format!("/deliveries?endpoint={endpoint}")),
+        ("deliveries of a type", "/deliveries?type=bench.7".to_owned()),
+        ("deliveries of a type that is rare", format!("/deliveries?type={RARE}")),
         ("deliveries that match nothing", "/deliveries?error_class=final".to_owned()),
         ("a delivery", format!("/deliveries/{old}")),
         ("a delivery that waits", format!("/deliveries/{retrying}")),

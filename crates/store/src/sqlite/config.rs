@@ -38,7 +38,8 @@ pub(crate) const READER_CACHE_KIB: u32 = 4 << 10;
 /// Commands that may wait for the writer.
 pub(crate) const WRITE_QUEUE: usize = 8_192;
 
-/// Bodies and answers that may wait for the writer; a single larger command may wait alone.
+/// Bodies and answers that may wait for the writer, or are being written; a single larger command may
+/// wait alone.
 pub(crate) const WRITE_QUEUE_BYTES: usize = 128 << 20;
 
 /// A transaction takes on no more commands once it has this many rows to write.

@@ -120,8 +120,9 @@ fn serve(belongings: Belongings, queue: &Receiver<Box<dyn Work>>, queued_bytes: 
         let works = gather(first, queue, company);
         company = works.len();
         let cost = works.iter().map(|work| work.cost()).fold(Cost::NOTHING, Cost::plus);
-        queued_bytes.fetch_sub(cost.bytes, Ordering::Relaxed);
-        commit(&conn, works, &mut complaints);
+        commit(&conn, works, &mut complaints, || {
+            queued_bytes.fetch_sub(cost.bytes, Ordering::Relaxed);
+        });
         if let Err(error) = checkpointer.after_commit(&conn, cost) {
             complaints.raise(&error);
         }
@@ -174,13 +175,21 @@ fn gather(
 }
 
 /// Commits `works` together. If one of them cannot be done, the others are done without it; if the
-/// database cannot be written at all, all of them are refused.
-fn commit(conn: &Connection, mut works: Vec<Box<dyn Work>>, complaints: &mut Complaints) {
+/// database cannot be written at all, all of them are refused. What is being written takes as much
+/// memory as what waits, so its place is given free only then; but before anybody is answered, who
+/// may come again at once.
+fn commit(
+    conn: &Connection,
+    mut works: Vec<Box<dyn Work>>,
+    complaints: &mut Complaints,
+    give_free: impl FnOnce(),
+) {
     let outcomes = match together(conn, &mut works) {
         Ok(()) => Ok(vec![Ok(()); works.len()]),
         Err(error @ Error::Unavailable(_)) => Err(error),
         Err(_) => each_by_itself(conn, &mut works),
     };
+    give_free();
     match outcomes {
         Ok(outcomes) => {
             for (work, outcome) in works.into_iter().zip(outcomes) {
