@@ -10,7 +10,7 @@ use postrider_core::{Class, DeliveryId, EndpointId, EventId, Reason, State, Time
 use postrider_engine::{WaitReason, WaitingOn};
 use postrider_store::ledger::{DeliveryFilter, DeliveryQuery, Direction, Position};
 use postrider_store::record::{Attempt, DeliveryRecord};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::App;
 use crate::answer::{self, Answer, json};
@@ -187,7 +187,7 @@ fn stored_states(shown: &[State]) -> Vec<State> {
 }
 
 /// How many deliveries are in each state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct StateCounts {
     pub(crate) pending: u64,
     pub(crate) in_flight: u64,
@@ -199,6 +199,31 @@ pub(crate) struct StateCounts {
 }
 
 impl StateCounts {
+    pub(crate) fn of(&self, state: State) -> u64 {
+        match state {
+            State::Pending => self.pending,
+            State::InFlight => self.in_flight,
+            State::Retrying => self.retrying,
+            State::Delivered => self.delivered,
+            State::Failed => self.failed,
+            State::Dead => self.dead,
+            State::Cancelled => self.cancelled,
+        }
+    }
+
+    pub(crate) fn all(&self) -> u64 {
+        State::ALL.into_iter().map(|state| self.of(state)).sum()
+    }
+
+    /// What has not ended.
+    pub(crate) fn backlog(&self) -> u64 {
+        self.pending + self.in_flight + self.retrying
+    }
+
+    pub(crate) fn dead_letters(&self) -> u64 {
+        self.failed + self.dead
+    }
+
     pub(crate) fn add(&mut self, state: State, count: u64) {
         let counter = match state {
             State::Pending => &mut self.pending,

@@ -26,7 +26,8 @@ use super::chrome::{Chrome, Section};
 use super::html::{Shown, Sorry, show};
 use super::session::Visitor;
 use super::words;
-use shown::{Counts, Endpoint, Health, Standing, Stats};
+use crate::deliveries::StateCounts;
+use shown::{Endpoint, Health, Standing, Stats};
 
 /// How many endpoints a page shows.
 const PAGE: usize = 50;
@@ -78,7 +79,7 @@ struct Row {
     place: String,
     standing: Standing,
     success: Option<String>,
-    counts: Counts,
+    counts: StateCounts,
     spark: Sparkline,
 }
 
@@ -113,7 +114,7 @@ async fn list(visitor: Visitor, RawQuery(query): RawQuery) -> Shown {
             place: words::line(endpoint.place(), MAX_PLACE_CHARS),
             standing: Standing::of(endpoint.state, health, visitor.now),
             success: success_rate(delivered, dead),
-            counts: stats.map_or_else(Counts::default, |stats| stats.deliveries),
+            counts: stats.map_or_else(StateCounts::default, |stats| stats.deliveries),
             spark: sparkline(columns, history.since, history.grain(), SPARK_SLOTS, &title),
             title,
         }

@@ -24,13 +24,14 @@ use super::Dashboard;
 use super::api::{Api, FieldError, List, Refused};
 use super::chrome::{Chrome, Section};
 use super::deliveries::filter;
-use super::deliveries::list::{Choice, Counts, SPANS, choices};
+use super::deliveries::list::{Choice, SPANS, choices};
 use super::deliveries::row::{Delivery, Endpoints, Row};
 use super::deliveries::{found, known};
 use super::fields::Form;
 use super::html::{Shown, Sorry, go_to, show_with};
 use super::session::{self, Visitor};
 use super::words::{self, Inert};
+use crate::deliveries::StateCounts;
 use payload::Payload;
 
 const PATH: &str = "/events";
@@ -67,7 +68,7 @@ pub(crate) struct Event {
     pub(crate) payload_size: Option<usize>,
     pub(crate) status: String,
     pub(crate) deliveries: u64,
-    pub(crate) counts: Counts,
+    pub(crate) counts: StateCounts,
 }
 
 #[derive(Debug, Deserialize)]

@@ -21,8 +21,9 @@ use super::nodes::Fleet;
 use super::session::Visitor;
 use super::words::{self, Moment};
 use super::{Dashboard, first_run};
+use crate::deliveries::StateCounts;
 use figures::{Figure, StateCount};
-use health::{Concern, Counts, Elsewhere, Standing, Verdict};
+use health::{Concern, Elsewhere, Standing, Verdict};
 
 /// How many endpoints that need somebody are shown; all of them are in the list of endpoints.
 const MAX_CONCERNS: usize = 20;
@@ -63,7 +64,7 @@ async fn has_no_source(api: &Api) -> Result<bool, Refused> {
 #[derive(Debug, Deserialize)]
 struct Stats {
     events: u64,
-    deliveries: Counts,
+    deliveries: StateCounts,
     endpoints: Vec<Standing>,
 }
 

@@ -10,6 +10,7 @@ use crate::dashboard::api::{List, Refused};
 use crate::dashboard::html::Sorry;
 use crate::dashboard::session::Visitor;
 use crate::dashboard::words;
+use crate::deliveries::StateCounts;
 
 /// What can be chosen in a field of a filter.
 #[derive(Debug)]
@@ -162,36 +163,7 @@ pub(crate) struct Tab {
 
 #[derive(Debug, Deserialize)]
 struct Stats {
-    deliveries: Counts,
-}
-
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-pub(crate) struct Counts {
-    pub(crate) pending: u64,
-    pub(crate) in_flight: u64,
-    pub(crate) retrying: u64,
-    pub(crate) delivered: u64,
-    pub(crate) failed: u64,
-    pub(crate) dead: u64,
-    pub(crate) cancelled: u64,
-}
-
-impl Counts {
-    pub(crate) fn of(&self, state: State) -> u64 {
-        match state {
-            State::Pending => self.pending,
-            State::InFlight => self.in_flight,
-            State::Retrying => self.retrying,
-            State::Delivered => self.delivered,
-            State::Failed => self.failed,
-            State::Dead => self.dead,
-            State::Cancelled => self.cancelled,
-        }
-    }
-
-    fn all(&self) -> u64 {
-        State::ALL.into_iter().map(|state| self.of(state)).sum()
-    }
+    deliveries: StateCounts,
 }
 
 impl Tab {

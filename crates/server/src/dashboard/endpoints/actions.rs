@@ -10,12 +10,13 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::read_id;
-use super::shown::{Counts, Endpoint, Stats};
+use super::shown::{Endpoint, Stats};
 use crate::dashboard::chrome::{Chrome, Section};
 use crate::dashboard::fields::Form;
 use crate::dashboard::html::{Shown, Sorry, go_to, show, show_with};
 use crate::dashboard::session::Visitor;
 use crate::dashboard::words::{self, Inert, Moment, inert, moment};
+use crate::deliveries::StateCounts;
 
 const MAX_TITLE_CHARS: usize = 200;
 const MAX_ERROR_CHARS: usize = 1_000;
@@ -206,7 +207,7 @@ impl SecretPage {
 struct DeletePage {
     chrome: Chrome,
     head: Head,
-    counts: Counts,
+    counts: StateCounts,
 }
 
 pub(super) async fn ask_to_delete(visitor: Visitor, Path(id): Path<String>) -> Shown {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use url::form_urlencoded;
 
 use super::read_id;
-use super::shown::{Counts, Endpoint, Standing, Stats};
+use super::shown::{Endpoint, Standing, Stats};
 use crate::dashboard::api::List;
 use crate::dashboard::chart::{Bars, History, Span, bars};
 use crate::dashboard::chrome::{Chrome, Section};
@@ -15,6 +15,7 @@ use crate::dashboard::html::{Shown, show};
 use crate::dashboard::policy_editor;
 use crate::dashboard::session::Visitor;
 use crate::dashboard::words::{self, Moment, moment};
+use crate::deliveries::StateCounts;
 
 /// How many deliveries are shown, the newest.
 const RECENT: usize = 10;
@@ -142,7 +143,7 @@ fn read_span(query: &str) -> Span {
     asked.map(|(_, text)| Span::read(&text)).unwrap_or_default()
 }
 
-fn counts(counts: &Counts) -> Vec<Count> {
+fn counts(counts: &StateCounts) -> Vec<Count> {
     let of = |state: State| match state {
         State::Pending => counts.pending,
         State::InFlight => counts.in_flight,

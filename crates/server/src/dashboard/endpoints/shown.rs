@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::dashboard::words::{Moment, moment};
+use crate::deliveries::StateCounts;
 
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Endpoint {
@@ -108,30 +109,8 @@ impl Endpoint {
 #[derive(Debug, Clone, Copy, Deserialize)]
 pub(super) struct Stats {
     pub(super) endpoint_id: EndpointId,
-    pub(super) deliveries: Counts,
+    pub(super) deliveries: StateCounts,
     pub(super) health: Health,
-}
-
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-pub(super) struct Counts {
-    pub(super) pending: u64,
-    pub(super) in_flight: u64,
-    pub(super) retrying: u64,
-    pub(super) delivered: u64,
-    pub(super) failed: u64,
-    pub(super) dead: u64,
-    pub(super) cancelled: u64,
-}
-
-impl Counts {
-    /// What is not finished.
-    pub(super) fn backlog(&self) -> u64 {
-        self.pending + self.in_flight + self.retrying
-    }
-
-    pub(super) fn dead_letters(&self) -> u64 {
-        self.failed + self.dead
-    }
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::health::Counts;
 use crate::dashboard::chart::{History, Span};
 use crate::dashboard::words;
+use crate::deliveries::StateCounts;
 
 /// A figure, what it is of, and about which time.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(super) struct StateCount {
     pub(super) count: u64,
 }
 
-pub(super) fn of(history: &History, counts: &Counts, span: Span) -> Vec<Figure> {
+pub(super) fn of(history: &History, counts: &StateCounts, span: Span) -> Vec<Figure> {
     let total = &history.total;
     let about = format!("in the last {span}");
     let latency = |name, ms: Option<f64>| Figure {
@@ -52,7 +52,7 @@ pub(super) fn of(history: &History, counts: &Counts, span: Span) -> Vec<Figure> 
     ]
 }
 
-pub(super) fn states(counts: &Counts) -> [StateCount; 7] {
+pub(super) fn states(counts: &StateCounts) -> [StateCount; 7] {
     let of = |state, name, count| StateCount { state, name, count };
     [
         of("pending", "pending", counts.pending),

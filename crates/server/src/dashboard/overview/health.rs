@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use crate::dashboard::chart::{Each, History};
 use crate::dashboard::words::{self, Moment};
+use crate::deliveries::StateCounts;
 
 /// A backlog smaller than this is not worth asking after.
 pub(super) const BACKLOG_WORTH_A_LOOK: u64 = 100;
@@ -15,31 +16,12 @@ const GROWTH_MINUTES: usize = 10;
 /// By how much more came in than ended, in that time, in a backlog that grows.
 const LEAST_GROWTH: u64 = 20;
 
-/// How many deliveries are in each state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-pub(super) struct Counts {
-    pub(super) pending: u64,
-    pub(super) in_flight: u64,
-    pub(super) retrying: u64,
-    pub(super) delivered: u64,
-    pub(super) failed: u64,
-    pub(super) dead: u64,
-    pub(super) cancelled: u64,
-}
-
-impl Counts {
-    /// What has not ended.
-    pub(super) fn backlog(&self) -> u64 {
-        self.pending + self.in_flight + self.retrying
-    }
-}
-
 /// How an endpoint stands, as `/v1/stats` tells it.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Standing {
     pub(super) endpoint_id: EndpointId,
     pub(super) state: EndpointState,
-    pub(super) deliveries: Counts,
+    pub(super) deliveries: StateCounts,
     pub(super) health: Health,
 }
 

@@ -18,7 +18,7 @@ fn standing(number: i64) -> Standing {
     Standing {
         endpoint_id: id(number),
         state: EndpointState::Active,
-        deliveries: Counts::default(),
+        deliveries: StateCounts::default(),
         health: Health { breaker: Some(BreakerState::Closed), hold_until: None },
     }
 }
@@ -146,7 +146,7 @@ fn a_backlog_grows_when_clearly_more_comes_in_than_goes_out() {
 fn only_the_largest_backlogs_of_active_endpoints_are_asked_after() {
     let with = |number, pending, state| Standing {
         state,
-        deliveries: Counts { pending, ..Counts::default() },
+        deliveries: StateCounts { pending, ..StateCounts::default() },
         ..standing(number)
     };
     let standings = [
