@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::{axe, cargo, chromium, postgres, python, tidy, toolchain};
+use crate::{axe, cargo, chromium, postgres, promtool, python, tidy, toolchain};
 
 pub(crate) fn run() -> Result<()> {
     toolchain::require()?;
@@ -30,10 +30,11 @@ pub(crate) fn run() -> Result<()> {
     step("tests", || cargo::run(cargo::command(["test", "--workspace", "--locked"])))?;
     step("libraries", python::check_libraries)?;
     step("schema", python::check_schema)?;
+    step("prometheus", promtool::check)?;
 
     println!("\n== summary");
     for (name, time) in &taken {
-        println!("{name:<9} ok {:>10}", seconds(*time));
+        println!("{name:<10} ok {:>10}", seconds(*time));
     }
     println!("every check passed in {}", seconds(taken.iter().map(|(_, time)| *time).sum()));
     Ok(())

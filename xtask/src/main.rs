@@ -7,7 +7,10 @@ mod check;
 mod chromium;
 mod docs;
 mod history;
+mod newcomer;
+mod package;
 mod postgres;
+mod promtool;
 mod python;
 mod screenshots;
 mod tidy;
@@ -39,10 +42,17 @@ enum Task {
     Tidy,
     /// Measure the gateway against what the machine can do, side by side
     Bench(bench::Arguments),
-    /// Write the generated pages under docs/ again
+    /// Write the generated pages under docs/ again, and the guide under target/guide/
     Docs,
+    /// Make a static binary, a Debian package and a list of what is in them, and try them
+    Package,
+    /// Clone into an empty folder, build there, and go through the README with what was built
+    Newcomer,
     /// Photograph the pages of the dashboard that the README shows, under docs/images/
     Screenshots,
+    /// The guide as a folder of files (run by `docs`)
+    #[command(hide = true)]
+    Guide,
     /// The server that acknowledges and stores nothing (started by `bench`)
     #[command(hide = true)]
     BenchNull,
@@ -57,7 +67,10 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::check(),
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Docs => docs::write(),
+        Task::Package => package::run(),
+        Task::Newcomer => newcomer::run(),
         Task::Screenshots => screenshots::take(),
+        Task::Guide => docs::write_guide(),
         Task::BenchNull => bench::serve_null(),
         Task::BenchPass(arguments) => bench::serve_pass(&arguments),
     };

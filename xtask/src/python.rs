@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::{cargo, toolchain};
 
 const REQUIREMENTS: &str = "xtask/python/requirements.txt";
-const KEY: &str = "pr_xtask_0123456789abcdefghijklmnopqrstuvwxyz";
+pub(crate) const KEY: &str = "pr_xtask_0123456789abcdefghijklmnopqrstuvwxyz";
 const READY_WITHIN: Duration = Duration::from_mins(1);
 const READY_POLL: Duration = Duration::from_millis(20);
 

@@ -11,8 +11,9 @@ use postrider_store::copy::{self, Found, Plan};
 use postrider_store::postgres::{self, Target};
 use postrider_store::sqlite::{self, Origin};
 
-use self::progress::{Meter, grouped, rate};
+use self::progress::Meter;
 use crate::Failure;
+use crate::progress::{grouped, rate};
 use crate::secret::Secret;
 use crate::secret_key::{self, KeyArgs};
 use crate::signals::Signals;

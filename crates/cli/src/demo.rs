@@ -25,8 +25,9 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::Failure;
-use crate::serve::{LogFormat, Ready, log_to_stderr, ready, wind_down};
+use crate::serve::{Ready, ready, wind_down};
 use crate::signals::Signals;
+use crate::telemetry::{LogFormat, log_to_stderr};
 use receivers::Receivers;
 
 /// Where it listens if nothing else does, and nothing else is said.
@@ -56,6 +57,9 @@ Open the address that it prints: you are signed in by it, once and within ten mi
 it signs in again, and is good for the API:
 
   curl -H \"Authorization: Bearer $KEY\" http://127.0.0.1:7070/v1/dead-letters
+
+Example:
+  postrider demo --seconds 60
 
 Ctrl-C ends it, and so does the end of --seconds. Exit code 0 after either.")]
 pub(crate) struct Args {

@@ -17,8 +17,8 @@ use tokio::sync::oneshot;
 
 use crate::Failure;
 use crate::secret::Secret;
-use crate::serve::LogFormat;
 use crate::signals::Signals;
+use crate::telemetry::LogFormat;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\

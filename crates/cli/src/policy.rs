@@ -19,18 +19,19 @@ pub(crate) struct Args {
 enum Command {
     /// Show a policy's attempts, when each is made, and when it gives up
     #[command(
-        after_help = "Presets: standard (the default), inbox, dispatch, runs, edge, router.\n`inbox` follows RETRY_BASE_DELAY, RETRY_MAX_DELAY and MAX_ATTEMPTS in the environment."
+        after_help = "Presets: standard (the default), inbox, dispatch, runs, edge, router.\n`inbox` follows RETRY_BASE_DELAY, RETRY_MAX_DELAY and MAX_ATTEMPTS in the environment, and [inbox] in postrider.toml.\n\nExample:\n  postrider policy show router"
     )]
     Show {
         /// The name of a preset
         name: String,
     },
     /// List the presets
+    #[command(after_help = "Example:\n  postrider policy list")]
     List,
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let presets = settings::presets().map_err(Failure::usage)?;
+pub(crate) fn run(args: &Args, inbox: &settings::Inbox) -> Result<(), Failure> {
+    let presets = settings::presets(inbox).map_err(Failure::usage)?;
     let mut out = std::io::stdout().lock();
     match &args.command {
         Command::Show { name } => {

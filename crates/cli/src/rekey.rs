@@ -26,7 +26,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         store.close().await;
         Ok::<_, Failure>(resealed)
     })?;
-    let what = if resealed == 1 { "endpoint or source" } else { "endpoints and sources" };
+    let what = match resealed {
+        1 => "endpoint, source or declaration",
+        _ => "endpoints, sources and declarations",
+    };
     println!("The secrets of {resealed} {what} were sealed anew with the newest key.");
     Ok(())
 }

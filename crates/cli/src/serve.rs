@@ -1,16 +1,18 @@
 //! `postrider serve`: the composition root.
 
-mod effective;
+pub(crate) mod effective;
 mod node;
+mod reload;
+mod supervised;
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use clap::{ArgMatches, ValueEnum};
+use clap::{ArgAction, ArgMatches};
 use postrider_core::span;
 use postrider_engine::destination::Allowance;
 use postrider_engine::http_client::EgressProxy;
@@ -23,13 +25,17 @@ use postrider_store::Store;
 use rustls::pki_types::CertificateRevocationListDer;
 use rustls::pki_types::pem::{self, PemObject as _};
 use tokio::net::TcpListener;
-use tracing_subscriber::EnvFilter;
 
+use crate::config::Loaded;
+use crate::settings::Inbox;
 use crate::signals::Signals;
 use crate::stores::{Opened, Place, StoreArgs};
+use crate::telemetry::TelemetryArgs;
 use crate::{Failure, settings};
 use effective::Known;
 use node::{NodeArgs, Spot};
+use reload::Reloader;
+use supervised::Supervised;
 
 const LARGEST_EVENT: usize = 100 << 20;
 
@@ -98,13 +104,8 @@ pub(crate) struct Args {
     #[arg(long, env = "POSTRIDER_REQUESTS_PER_ADDRESS", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     requests_per_address: Option<u32>,
 
-    /// The form of log lines
-    #[arg(long, env = "POSTRIDER_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
-    log_format: LogFormat,
-
-    /// What is logged: error, warn, info, debug, or a filter such as `info,postrider_engine=debug`
-    #[arg(long, env = "POSTRIDER_LOG", default_value = "info", value_name = "FILTER")]
-    log: String,
+    #[command(flatten)]
+    telemetry: TelemetryArgs,
 
     /// The first admin key (`pr_` and at least 32 characters), instead of a generated one
     #[arg(long, env = "POSTRIDER_ADMIN_KEY", hide_env_values = true, value_name = "KEY")]
@@ -146,37 +147,69 @@ pub(crate) struct Args {
     #[arg(long, env = "POSTRIDER_KEEP_DEAD", default_value = "14d", value_parser = span::parse, value_name = "DURATION")]
     keep_dead: Duration,
 
+    /// Read the configuration file again whenever it, or a file of a secret that it names, changes;
+    /// SIGHUP does the same once
+    #[arg(
+        long,
+        env = "POSTRIDER_WATCH",
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        require_equals = true,
+        default_value_t = false,
+        default_missing_value = "true",
+        value_name = "true|false"
+    )]
+    watch: bool,
+
     #[command(flatten)]
     node: NodeArgs,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogFormat {
-    /// For people
-    Text,
-    /// For programs, one object a line
-    Json,
+/// `given` is where the arguments come from, and `loaded` the file that some of them stand in.
+pub(crate) fn run(args: Args, given: &ArgMatches, loaded: Option<&Loaded>) -> Result<(), Failure> {
+    start(args, given, loaded).map_err(|failure| match loaded {
+        Some(loaded) => loaded.explain(failure, given),
+        None => failure,
+    })
 }
 
-/// `given` is where the arguments come from.
-pub(crate) fn run(args: Args, given: ArgMatches) -> Result<(), Failure> {
-    let options = engine_options(&args)?;
-    if args.max_event_bytes == 0 || args.max_event_bytes > LARGEST_EVENT {
-        return Err(Failure::usage(anyhow!("--max-event-bytes must be from 1 to {LARGEST_EVENT}")));
-    }
-    log_to_stderr(&args.log, args.log_format)?;
+fn start(args: Args, given: &ArgMatches, loaded: Option<&Loaded>) -> Result<(), Failure> {
+    let usual = Inbox::default();
+    let options = engine_options(&args, loaded.map_or(&usual, |loaded| &loaded.inbox))?;
+    let passed_in = supervised::passed_in()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(serve(args, given, options))
+    runtime.block_on(async {
+        let telemetry = args.telemetry.start(&options.node.name)?;
+        let options = Options { spans: telemetry.spans(), ..options };
+        let served = serve(args, given, loaded, options, passed_in).await;
+        telemetry.stop().await;
+        served
+    })
 }
 
-async fn serve(args: Args, given: ArgMatches, mut options: Options) -> Result<(), Failure> {
+async fn serve(
+    args: Args,
+    given: &ArgMatches,
+    loaded: Option<&Loaded>,
+    mut options: Options,
+    passed_in: Option<std::net::TcpListener>,
+) -> Result<(), Failure> {
+    let hangups = reload::hangups()?;
     let place = args.store.place()?;
     args.node.check(&place)?;
+    if args.watch && loaded.is_none() {
+        return Err(Failure::usage(anyhow!("--watch: there is no configuration file to watch")));
+    }
+    // Before the store is touched: a file that cannot be used changes nothing.
+    let rehearsal = reload::rehearse(loaded, &options).await?;
     let Opened { store, made_key } = args.store.open_shared(&place, args.node.pool()).await?;
     // Before a key is made: a start that fails must not use up the one time it is shown.
-    let listener = TcpListener::bind(args.listen)
-        .await
-        .with_context(|| format!("cannot listen on {}", args.listen))?;
+    let listener = match passed_in {
+        Some(socket) => TcpListener::from_std(socket)?,
+        None => TcpListener::bind(args.listen)
+            .await
+            .with_context(|| format!("cannot listen on {}", args.listen))?,
+    };
     let address = listener.local_addr()?;
     options.node.address = address.to_string();
     let spot = match place {
@@ -185,12 +218,12 @@ async fn serve(args: Args, given: ArgMatches, mut options: Options) -> Result<()
     };
     options.node.place = spot.as_ref().map(|spot| spot.name.clone());
     let known = Known { address, place: &place, node: &options.node, pool: args.node.pool() };
-    let settings = effective::settings(&given, &args, &known);
+    let settings = effective::settings(given, &args, &known, loaded);
     let node_name = options.node.name.clone();
     // Signals are caught before anything is promised, so that a stop is always a drained one.
     let mut signals = Signals::catch()?;
     let Ready { engine, keys, inbound, new_key } =
-        ready(options, Arc::clone(&store), args.admin_key.as_deref()).await?;
+        ready(options.clone(), Arc::clone(&store), args.admin_key.as_deref()).await?;
     let server_options = ServerOptions {
         event_limit_bytes: args.max_event_bytes,
         batch_limit_bytes: ServerOptions::default().batch_limit_bytes.max(args.max_event_bytes),
@@ -200,7 +233,9 @@ async fn serve(args: Args, given: ArgMatches, mut options: Options) -> Result<()
         settings,
         ..ServerOptions::default()
     };
-    let router = postrider_server::router(engine.clone(), keys.clone(), inbound, server_options);
+    let (router, api) =
+        postrider_server::router_and_api(engine.clone(), keys.clone(), inbound, server_options);
+    let reloader = Reloader::start(api, options, loaded, &rehearsal, args.watch).await?;
     let node = match engine.nodes().await {
         Ok(shared) => shared.map(|shared| {
             let others = shared.nodes.iter().filter(|node| node.live && node.node != shared.me);
@@ -217,18 +252,24 @@ async fn serve(args: Args, given: ArgMatches, mut options: Options) -> Result<()
         new_key: new_key.as_deref(),
     };
     greeting.print()?;
+    let supervised = Supervised::ready(address);
 
     let stop = {
         let engine = engine.clone();
         async move {
             signals.next().await;
+            Supervised::stopping();
             // While connections end: others take over what nothing is in flight of any more.
             engine.hand_over();
         }
     };
     let limits = ConnectionLimits { drain: args.drain, ..ConnectionLimits::default() };
-    postrider_server::serve(listener, router, limits, stop).await?;
+    tokio::select! {
+        served = postrider_server::serve(listener, router, limits, stop) => served?,
+        never = reloader.run(hangups) => match never {},
+    }
     wind_down(&engine, &keys, args.drain).await;
+    drop(supervised);
     Ok(())
 }
 
@@ -279,8 +320,12 @@ pub(crate) async fn wind_down(engine: &Engine, keys: &Keys, limit: Duration) {
     tracing::info!("stopped");
 }
 
-fn engine_options(args: &Args) -> Result<Options, Failure> {
-    let presets = settings::presets().map_err(Failure::usage)?;
+/// What the engine is started with, if everything that was said can be.
+pub(crate) fn engine_options(args: &Args, inbox: &Inbox) -> Result<Options, Failure> {
+    let presets = settings::presets(inbox).map_err(Failure::usage)?;
+    if args.max_event_bytes == 0 || args.max_event_bytes > LARGEST_EVENT {
+        return Err(Failure::usage(anyhow!("--max-event-bytes must be from 1 to {LARGEST_EVENT}")));
+    }
     if args.max_in_flight == 0 {
         return Err(Failure::usage(anyhow!("--max-in-flight must be at least 1")));
     }
@@ -360,21 +405,6 @@ fn refused(error: postrider_store::Error) -> Failure {
         refused @ postrider_store::Error::Refused(_) => Failure::usage(refused),
         other => Failure::from(other),
     }
-}
-
-pub(crate) fn log_to_stderr(filter: &str, format: LogFormat) -> Result<(), Failure> {
-    let filter = EnvFilter::builder()
-        .parse(filter)
-        .map_err(|error| Failure::usage(anyhow!("--log: {error}")))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match format {
-        LogFormat::Text => {
-            let colours = std::io::stderr().is_terminal();
-            builder.with_target(false).with_ansi(colours).init();
-        }
-        LogFormat::Json => builder.json().flatten_event(true).init(),
-    }
-    Ok(())
 }
 
 /// A node, and whether it is alone.

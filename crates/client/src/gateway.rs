@@ -37,6 +37,9 @@ const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// may be of 100 MiB each and grow by a third as base64.
 const MAX_ANSWER_BYTES: usize = 256 << 20;
 const TENANT_HEADER: &str = "postrider-tenant";
+const LAST_EVENT_ID: &str = "last-event-id";
+/// How many wrong fields an error names.
+const MAX_FIELD_ERRORS: usize = 20;
 const PROBLEM_PREFIX: &str = "urn:postrider:problem:";
 const AGENT: &str = concat!("postrider-client/", env!("CARGO_PKG_VERSION"));
 
@@ -120,6 +123,16 @@ impl Gateway {
         if answer.body.is_empty() { Ok(Value::Null) } else { self.read(&answer.body) }
     }
 
+    /// Posts bytes as they are: an event that is no JSON, or JSON whose text is to be kept.
+    pub async fn post(&self, path: &str, content_type: &str, body: Bytes) -> Result<Value, Error> {
+        let content_type = HeaderValue::from_str(content_type)
+            .map_err(|_| Error::Invalid(format!("{:?} is no content type", inert(content_type))))?;
+        let mut request = self.compose(Method::POST, path, Some(body))?;
+        request.headers_mut().insert(CONTENT_TYPE, content_type);
+        let answer = self.exchange(request, DEADLINE).await?;
+        if answer.body.is_empty() { Ok(Value::Null) } else { self.read(&answer.body) }
+    }
+
     /// Fetches what is not JSON: the payload of an event, for example.
     pub async fn bytes(&self, path: &str) -> Result<Bytes, Error> {
         Ok(self.send(Method::GET, path, None, DEADLINE).await?.body)
@@ -134,6 +147,36 @@ impl Gateway {
         deadline: Duration,
     ) -> Result<Answer, Error> {
         let request = self.compose(method, path, body)?;
+        self.exchange(request, deadline).await
+    }
+
+    /// Asks for an answer that has no end; its head has to come in time. `after` is the id of the
+    /// last event of it that is known already.
+    pub(crate) async fn open(&self, path: &str, after: Option<u64>) -> Result<Incoming, Error> {
+        let mut request = self.compose(Method::GET, path, None)?;
+        let headers = request.headers_mut();
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        if let Some(id) = after {
+            headers.insert(LAST_EVENT_ID, id.into());
+        }
+        let opening = async {
+            let response = self.shared.http.request(request).await;
+            let response = response.map_err(|error| self.unreachable(whole_story(&error)))?;
+            let (parts, body) = response.into_parts();
+            if parts.status.is_success() {
+                return Ok(body);
+            }
+            let body = self.take(body).await?;
+            Err(refusal(parts.status, &parts.headers, &body))
+        };
+        tokio::time::timeout(DEADLINE, opening).await.map_err(|_| self.late(DEADLINE))?
+    }
+
+    async fn exchange(
+        &self,
+        request: Request<Full<Bytes>>,
+        deadline: Duration,
+    ) -> Result<Answer, Error> {
         let exchange = async {
             let response = self.shared.http.request(request).await;
             let response = response.map_err(|error| self.unreachable(whole_story(&error)))?;
@@ -146,11 +189,12 @@ impl Gateway {
                 Err(refusal(parts.status, &parts.headers, &body))
             }
         };
-        let late = || {
-            let within = span::format(deadline);
-            self.unreachable(format!("there was no whole answer within {within}"))
-        };
-        tokio::time::timeout(deadline, exchange).await.map_err(|_| late())?
+        tokio::time::timeout(deadline, exchange).await.map_err(|_| self.late(deadline))?
+    }
+
+    fn late(&self, deadline: Duration) -> Error {
+        let within = span::format(deadline);
+        self.unreachable(format!("there was no whole answer within {within}"))
     }
 
     fn compose(
@@ -203,7 +247,7 @@ impl Gateway {
         Error::BadAnswer { gateway, reason }
     }
 
-    fn unreachable(&self, reason: String) -> Error {
+    pub(crate) fn unreachable(&self, reason: String) -> Error {
         Error::Unreachable { gateway: self.shared.base.clone(), reason }
     }
 }
@@ -259,11 +303,37 @@ struct Problem {
     r#type: String,
     title: String,
     detail: String,
+    errors: Vec<FieldError>,
+}
+
+/// What is wrong with one field.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct FieldError {
+    field: String,
+    message: String,
+}
+
+impl Problem {
+    /// What is wrong, with each of the fields that it is wrong with.
+    fn said(self) -> String {
+        let mut said = if self.detail.is_empty() { self.title } else { self.detail };
+        for FieldError { field, message } in self.errors.iter().take(MAX_FIELD_ERRORS) {
+            let error = format!("{field}: {message}");
+            // A gateway mentions the first of them in its detail.
+            if !said.contains(&error) {
+                let between = if said.is_empty() { "" } else { "; " };
+                said = format!("{said}{between}{error}");
+            }
+        }
+        said
+    }
 }
 
 fn refusal(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Error {
     let problem: Problem = serde_json::from_slice(body).unwrap_or_default();
-    let said = [problem.detail, problem.title].into_iter().find(|text| !text.is_empty());
+    let kind = inert(problem.r#type.strip_prefix(PROBLEM_PREFIX).unwrap_or(&problem.r#type));
+    let said = Some(problem.said()).filter(|said| !said.is_empty());
     let detail = said.unwrap_or_else(|| match headers.get(LOCATION) {
         Some(location) if status.is_redirection() => {
             let location = String::from_utf8_lossy(location.as_bytes());
@@ -274,13 +344,7 @@ fn refusal(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Error {
     // Gateways write seconds. Dates count as passed, since no clock is asked here.
     let retry_after =
         headers.get(RETRY_AFTER).and_then(|value| retry_after::parse(value.as_bytes(), i64::MAX));
-    let kind = problem.r#type.strip_prefix(PROBLEM_PREFIX).unwrap_or(&problem.r#type);
-    Error::Refused {
-        status: status.as_u16(),
-        kind: inert(kind),
-        detail: inert(&detail),
-        retry_after,
-    }
+    Error::Refused { status: status.as_u16(), kind, detail: inert(&detail), retry_after }
 }
 
 #[cfg(test)]
@@ -341,9 +405,12 @@ mod tests {
     #[test]
     fn refusals_say_what_the_gateway_said_or_what_is_known() {
         let not_found = r#"{"type":"urn:postrider:problem:not-found","title":"Not found","status":404,"detail":"there is no such endpoint","errors":[]}"#;
+        let invalid = r#"{"type":"urn:postrider:problem:invalid","detail":"url: no","errors":[{"field":"url","message":"no"},{"field":"name","message":"too long"}]}"#;
         for (status, body, kind, says) in [
             (404, not_found, "not-found", "404: there is no such endpoint"),
             (401, r#"{"title":"A key\nis needed"}"#, "", "401: A key is needed"),
+            (422, invalid, "invalid", "422: url: no; name: too long"),
+            (422, r#"{"errors":[{"field":"a","message":"b"}]}"#, "", "422: a: b"),
             (502, "<html>", "", "502: Bad Gateway"),
             (599, "", "", "599: no reason given"),
             (503, r#"{"detail":7}"#, "", "503: Service Unavailable"),

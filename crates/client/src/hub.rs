@@ -134,7 +134,7 @@ pub enum AgentError {
     TokenRefused { detail: String },
     #[error("the gateway does not speak {PROTOCOL}: {detail}")]
     VersionRefused { detail: String },
-    #[error("the hub was deleted at the gateway, and its token with it")]
+    #[error("the hub was deleted at the gateway, or has been given another token")]
     Revoked,
     #[error("another hub uses this token")]
     TakenOver,

@@ -5,7 +5,7 @@
 //! ([`delivery`]), where events come from and go ([`source`], [`endpoint`], [`pattern`]) and who
 //! carries them ([`lane`]), how they are verified
 //! ([`verification`]) and how they are signed ([`signing`]), what a hub and its gateway say to each
-//! other ([`hub`]).
+//! other ([`hub`]), and which trace they belong to ([`trace`]).
 
 pub mod id;
 pub mod time;
@@ -30,6 +30,8 @@ pub mod signing;
 
 pub mod verification;
 
+pub mod trace;
+
 pub use delivery::{Delivery, Happening, Reason, State, step};
 pub use endpoint::Endpoint;
 pub use id::{DeliveryId, EndpointId, EventId, HubId, JobId, KeyId, SourceId, TenantId};
@@ -38,3 +40,4 @@ pub use outcome::{Class, Outcome};
 pub use policy::{Jitter, Policy};
 pub use source::Source;
 pub use time::Timestamp;
+pub use trace::{SpanId, Trace, TraceId};

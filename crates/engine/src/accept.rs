@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use postrider_core::id::Sequence;
-use postrider_core::{Delivery, EndpointId, EventId, SourceId, State, TenantId, Timestamp};
+use postrider_core::{Delivery, EndpointId, EventId, SourceId, State, TenantId, Timestamp, Trace};
 use postrider_store::Error as StoreError;
 use postrider_store::journal::{Appended, Appending};
 use postrider_store::record::{
@@ -19,9 +19,11 @@ use tokio::runtime::Handle;
 
 use crate::error::Error;
 use crate::filter::{Facts, FilterError, Subject};
+use crate::metrics::Way;
 use crate::route::{Route, Routes};
 use crate::scheduler::{Meanwhile, Scheduler};
 use crate::shared::Shared;
+use crate::spans::Accepting;
 
 /// An event as a producer sends it, already checked.
 #[derive(Debug, Clone)]
@@ -40,6 +42,8 @@ pub struct Submission {
     pub verified: Option<bool>,
     /// Kept with it and passed on, names in lower case.
     pub headers: Headers,
+    /// The trace that whoever sent it is part of.
+    pub trace: Option<Trace>,
 }
 
 impl Submission {
@@ -78,13 +82,26 @@ pub(crate) fn accept(
 async fn append(
     shared: Arc<Shared>,
     tenant: TenantId,
+    mut submissions: Vec<Submission>,
+) -> Result<Vec<Accepted>, Error> {
+    let span = Accepting::begin(&shared, tenant, &mut submissions);
+    let accepted = store(&shared, tenant, submissions).await;
+    if let Some(span) = span {
+        span.end(&shared, &accepted);
+    }
+    accepted
+}
+
+async fn store(
+    shared: &Arc<Shared>,
+    tenant: TenantId,
     submissions: Vec<Submission>,
 ) -> Result<Vec<Accepted>, Error> {
-    let (handed, appending) = begin(&shared, tenant, submissions)?;
+    let (handed, appending) = begin(shared, tenant, submissions)?;
     match appending.await {
-        Ok(answers) => Ok(hand_over(&shared, handed, answers)),
+        Ok(answers) => Ok(hand_over(shared, handed, answers)),
         Err(error) => {
-            take_back(&shared, &handed, &error);
+            take_back(shared, &handed, &error);
             Err(error.into())
         }
     }
@@ -164,6 +181,7 @@ impl Addressed {
             verified: submission.verified,
             headers: submission.headers,
             filter_errors,
+            trace: submission.trace,
         });
         NewEvent { event, deliveries }
     }
@@ -294,9 +312,21 @@ fn take_back(shared: &Arc<Shared>, handed: &[Handed], error: &StoreError) {
 /// Counts what was stored.
 fn measure(shared: &Shared, handed: &[Handed], answers: &[Appended]) {
     let Some(tenant) = handed.first().map(|handed| handed.event.tenant) else { return };
-    let stored = handed.iter().zip(answers).filter(|(_, answer)| match answer {
-        Appended::New { .. } => true,
-        Appended::Duplicate { .. } | Appended::Conflict { .. } => false,
+    let metrics = &shared.metrics;
+    let stored = handed.iter().zip(answers).filter(|(handed, answer)| match answer {
+        Appended::New { .. } => {
+            let event = &handed.event;
+            metrics.note_received(Way::of(event.source, &event.kind), handed.endpoints.len());
+            true
+        }
+        Appended::Duplicate { .. } => {
+            metrics.duplicates.one();
+            false
+        }
+        Appended::Conflict { .. } => {
+            metrics.conflicts.one();
+            false
+        }
     });
     let made = stored.flat_map(|(handed, _)| {
         let at = handed.event.received_at;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use postrider_core::outcome::Sighting;
-use postrider_core::{DeliveryId, Timestamp};
+use postrider_core::{DeliveryId, Timestamp, Trace};
 use postrider_store::record::{Event, Response};
 
 use crate::route::Route;
@@ -19,6 +19,8 @@ pub(crate) struct Parcel {
     /// The number of this try, from 1.
     pub(crate) number: u32,
     pub(crate) started_at: Timestamp,
+    /// What the receiver is told of the trace that this is part of.
+    pub(crate) trace: Option<Trace>,
 }
 
 /// What a carrier saw. What it means is for the endpoint's policy to say.

@@ -7,15 +7,18 @@ use std::time::{Duration, Instant};
 
 use postrider_core::delivery::{Next, State, Transition, Why};
 use postrider_core::outcome::Sighting;
-use postrider_core::{Class, Delivery, Happening, Outcome, Timestamp, step};
+use postrider_core::{Class, Delivery, Happening, Outcome, SpanId, Timestamp, step};
 use postrider_store::record::{Attempt, Response, Waiting};
+use tracing::Level;
+use tracing::level_filters::LevelFilter;
 
 use crate::carrier::{Carried, Parcel};
-use crate::hubs;
 use crate::route::Route;
+use crate::sampled::Kind;
 use crate::scheduler::{Health, hub_of};
 use crate::settler::Verdict;
 use crate::shared::Shared;
+use crate::{hubs, spans};
 
 pub(crate) async fn deliver(shared: Arc<Shared>, route: Arc<Route>, waiting: Waiting) {
     let (endpoint, delivery) = (waiting.endpoint, waiting.id);
@@ -85,6 +88,7 @@ async fn attempt(shared: &Arc<Shared>, route: &Arc<Route>, waiting: Waiting) -> 
     let started_at = shared.clock.now();
     let clock = Instant::now();
     let number = waiting.tries + 1;
+    let span = spans::attempt(shared, &waiting.event);
     let carried = shared
         .carrier
         .carry(Parcel {
@@ -93,6 +97,7 @@ async fn attempt(shared: &Arc<Shared>, route: &Arc<Route>, waiting: Waiting) -> 
             delivery: waiting.id,
             number,
             started_at,
+            trace: spans::onward(&waiting.event, span),
         })
         .await;
     let report = match carried {
@@ -114,6 +119,7 @@ async fn attempt(shared: &Arc<Shared>, route: &Arc<Route>, waiting: Waiting) -> 
         error: report.error,
         response: report.response,
         result: report.result,
+        span,
     };
     Some(conclude(shared, route, waiting, tried))
 }
@@ -127,6 +133,8 @@ pub(crate) struct Tried {
     pub(crate) error: Option<String>,
     pub(crate) response: Option<Response>,
     pub(crate) result: Option<String>,
+    /// Under which it is recorded, if it is.
+    pub(crate) span: Option<SpanId>,
 }
 
 /// What a try makes of a delivery.
@@ -167,7 +175,8 @@ pub(crate) fn conclude(
         error: tried.error,
         response: tried.response,
     };
-    log(&waiting, &next, &attempt);
+    log(shared, &waiting, &next, &attempt);
+    spans::tell(shared, tried.span, route, &waiting, &next, &attempt);
     Verdict {
         at,
         route: Arc::clone(route),
@@ -181,27 +190,48 @@ pub(crate) fn conclude(
     }
 }
 
-/// Successes at the first try are the hot path and are not logged one by one.
-pub(crate) fn log(waiting: &Waiting, next: &Next, attempt: &Attempt) {
-    let (delivery, endpoint) = (waiting.id, waiting.endpoint);
-    let number = attempt.number;
+/// Says what an attempt came to, of very many alike the first few. Successes at the first try are the
+/// hot path: they are for whoever wants to see everything.
+pub(crate) fn log(shared: &Shared, waiting: &Waiting, next: &Next, attempt: &Attempt) {
+    let retry = attempt.number > 1;
+    let (kind, level) = match next.state {
+        State::Delivered if retry => (Kind::Retried, Level::INFO),
+        State::Delivered => (Kind::Delivered, Level::DEBUG),
+        State::Pending | State::Retrying if attempt.counted => (Kind::Failed, Level::INFO),
+        State::Pending | State::Retrying => (Kind::Deferred, Level::INFO),
+        State::Failed => (Kind::Refused, Level::WARN),
+        State::Dead => (Kind::Dead, Level::WARN),
+        State::InFlight | State::Cancelled => return,
+    };
+    let now = shared.clock.now();
+    if level > LevelFilter::current() || !shared.sampled.admits(kind, waiting.endpoint, now) {
+        return;
+    }
+    let (delivery, event, endpoint) = (waiting.id, waiting.event.id, waiting.endpoint);
+    let (number, took, status) = (attempt.number, attempt.duration, attempt.status);
+    let class = attempt.class.map(Class::as_str);
     let error = attempt.error.as_deref().unwrap_or_default();
-    match next.state {
-        State::Delivered if number > 1 => {
-            tracing::info!(%delivery, %endpoint, attempt = number, "retry succeeded");
+    let which = if retry { "retry" } else { "first attempt" };
+    let delay = next.due.map(|due| due.since(now)).unwrap_or_default();
+    match kind {
+        Kind::Delivered => {
+            tracing::debug!(%delivery, %event, %endpoint, attempt = number, status, ?took, "{which} succeeded");
         }
-        State::Retrying => {
-            let delay = next.due.map(|due| due.since(attempt.started_at)).unwrap_or_default();
-            let kind = if number == 1 { "first attempt" } else { "retry" };
-            tracing::info!(%delivery, %endpoint, attempt = number, ?delay, error, "{kind} failed, next one scheduled");
+        Kind::Retried => {
+            tracing::info!(%delivery, %event, %endpoint, attempt = number, status, ?took, "{which} succeeded");
         }
-        State::Failed => {
-            tracing::warn!(%delivery, %endpoint, attempt = number, error, "refused for good");
+        Kind::Failed => {
+            tracing::info!(%delivery, %event, %endpoint, attempt = number, class, status, ?delay, error, "{which} failed, next one scheduled");
         }
-        State::Dead => {
-            let reason = next.reason.map_or("", postrider_core::Reason::as_str);
-            tracing::warn!(%delivery, %endpoint, attempt = number, reason, error, "gave up");
+        Kind::Deferred => {
+            tracing::info!(%delivery, %event, %endpoint, attempt = number, class, status, ?delay, error, "{which} put off: the endpoint asked for time");
         }
-        State::Delivered | State::Pending | State::InFlight | State::Cancelled => {}
+        Kind::Refused => {
+            tracing::warn!(%delivery, %event, %endpoint, attempt = number, class, status, error, "{which} failed, refused for good");
+        }
+        Kind::Dead => {
+            let reason = next.reason.map(postrider_core::Reason::as_str);
+            tracing::warn!(%delivery, %event, %endpoint, attempt = number, class, status, reason, error, "{which} failed, gave up");
+        }
     }
 }

@@ -328,6 +328,7 @@ impl Engine {
             verified: None,
             headers: Vec::new(),
             filter_errors: None,
+            trace: None,
         };
         let parcel = Parcel {
             route: Arc::clone(&route),
@@ -335,6 +336,7 @@ impl Engine {
             delivery: DeliveryId::from_i64(first + 1),
             number: 1,
             started_at,
+            trace: None,
         };
         let stopwatch = std::time::Instant::now();
         let report = match carry_sample(shared, parcel).await? {

@@ -26,7 +26,7 @@ use crate::breaker::BreakerOptions;
 use crate::carriers::Carriers;
 use crate::carriers::command::{Allowed, CommandCarrier};
 use crate::carriers::handler::HandlerCarrier;
-use crate::carriers::http::HttpCarrier;
+use crate::carriers::http::{HttpCarrier, Way};
 use crate::carriers::hub::HubCarrier;
 use crate::carriers::letter::Stationery;
 use crate::destination::{BadNameServers, Guard, HostPattern, NameServers, Rules};
@@ -40,15 +40,18 @@ use crate::hubs::Hubs;
 use crate::jobs::Jobs;
 use crate::leases::Leasing;
 use crate::measures::Measuring;
+use crate::metrics::Metrics;
 use crate::notices::{Audience, Draft, Notice, NoticeKind, Notices};
 use crate::operator::Operators;
-use crate::ports::{Clock, Entropy};
+use crate::ports::{Clock, Entropy, Network};
 use crate::route::Routes;
+use crate::sampled::Sampled;
 use crate::scheduler::{EndpointHealth, Scheduler};
 use crate::settler::Settler;
 use crate::shared::{self, PAGES_AT_ONCE, Shared};
+use crate::spans::Spans;
 use crate::via::Instance;
-use crate::{endpoints, housekeeping, jobs, leases, measures, operator, settler};
+use crate::{endpoints, housekeeping, jobs, leases, measures, operator, sampled, settler};
 
 /// How the engine is set up.
 #[derive(Debug, Clone)]
@@ -88,6 +91,10 @@ pub struct Options {
     pub extra_roots: Vec<CertificateDer<'static>>,
     /// Lists of certificates that their authorities have taken back.
     pub revoked: Vec<CertificateRevocationListDer<'static>>,
+    /// Where spans for traces go, if anywhere.
+    pub spans: Option<Spans>,
+    /// What requests go through instead of sockets.
+    pub network: Option<Arc<dyn Network>>,
 }
 
 /// How long history is kept.
@@ -126,6 +133,8 @@ impl Default for Options {
             node: NodeOptions::default(),
             extra_roots: Vec::new(),
             revoked: Vec::new(),
+            spans: None,
+            network: None,
         }
     }
 }
@@ -177,6 +186,7 @@ impl Engine {
             revoked: options.revoked.clone(),
             egress_proxy: options.egress_proxy.clone(),
         })?;
+        let way = options.network.clone().map_or(Way::Sockets(client), Way::Given);
         let user_agent =
             HeaderValue::from_str(&options.user_agent).map_err(|_| StartError::UserAgent)?;
         let commands = Allowed::new(&options.allowed_commands);
@@ -214,7 +224,7 @@ impl Engine {
             notices,
             fleet,
             carrier: Arc::new(Carriers {
-                http: HttpCarrier::new(client, stationery.clone()),
+                http: HttpCarrier::new(way, stationery.clone()),
                 command: CommandCarrier::new(commands.clone()),
                 hub: HubCarrier::new(Arc::clone(&hubs), stationery, Arc::clone(&clock)),
                 handler: HandlerCarrier::new(options.handlers.clone()),
@@ -222,6 +232,8 @@ impl Engine {
             hubs,
             leasing: Leasing::default(),
             measures: Measuring::default(),
+            metrics: Metrics::default(),
+            sampled: Sampled::default(),
             jobs: Jobs::default(),
             commands,
             instance,
@@ -257,6 +269,7 @@ impl Engine {
         shared.runtime.spawn(leases::watch(Arc::clone(&shared)));
         shared.runtime.spawn(housekeeping::run(Arc::clone(&shared)));
         shared.runtime.spawn(measures::run(Arc::clone(&shared)));
+        shared.runtime.spawn(sampled::run(Arc::clone(&shared)));
         jobs::resume(&shared).await?;
         Ok(Self { shared })
     }
@@ -373,6 +386,7 @@ impl Engine {
         };
         shared.hubs.stop();
         beats::leave(shared).await;
+        shared.sampled.finish();
         measures::finish(shared).await;
         shared.store.close().await;
         Drained { abandoned }

@@ -305,6 +305,18 @@ impl Fleet {
         all
     }
 
+    /// How many lanes there are, how many this node carries and may be sure of, and how many nodes
+    /// live as far as it knows.
+    pub(crate) fn census(&self) -> (u16, usize, usize) {
+        let believes = self.believes();
+        let inner = self.inner.lock();
+        let lanes = inner.held.keys().filter(|charge| match charge {
+            Charge::Lane(_) => believes && !inner.leaving.contains(*charge),
+            Charge::Hub(_) => false,
+        });
+        (self.lanes, lanes.count(), inner.members.len().max(1))
+    }
+
     fn note_waiting(&self, since: Option<Timestamp>) {
         self.inner.lock().waiting_since = since;
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use postrider_core::delivery::Transition;
 use postrider_core::endpoint::EndpointState;
 use postrider_core::{DeliveryId, EndpointId, EventId, Happening, step};
+use postrider_store::Error as StoreError;
 use postrider_store::journal::Cutoffs;
 use postrider_store::measures::Grain;
 use postrider_store::record::Settle;
@@ -40,27 +41,24 @@ async fn tidy(shared: &Arc<Shared>) {
     failing::review(shared).await;
     let routes = shared.routes.load_full();
     for route in routes.all().filter(|route| shared.looks_after(route.id())) {
-        if let Err(error) = expire(shared, route).await {
-            tracing::warn!(endpoint = %route.id(), %error, "the age sweep was cut short");
-        }
+        note(expire(shared, route).await, "the age sweep was cut short");
     }
-    if let Err(error) = endpoints::end_deleted(shared).await {
-        tracing::warn!(%error, "what deleted endpoints have left was not looked at");
-    }
+    let looked_at = endpoints::end_deleted(shared).await;
+    note(looked_at, "what deleted endpoints have left was not looked at");
     if !shared.keeps_house() {
         return;
     }
-    if let Err(error) = forget(shared).await {
-        tracing::warn!(%error, "the retention sweep was cut short");
-    }
-    if let Err(error) = forget_endpoints(shared).await {
-        tracing::warn!(%error, "deleted endpoints were not forgotten");
-    }
-    if let Err(error) = forget_measures(shared).await {
-        tracing::warn!(%error, "what charts no longer show was not removed");
-    }
-    if let Err(error) = end_sessions(shared).await {
-        tracing::warn!(%error, "sessions past their time were not removed");
+    note(forget(shared).await, "the retention sweep was cut short");
+    note(forget_endpoints(shared).await, "deleted endpoints were not forgotten");
+    note(forget_measures(shared).await, "what charts no longer show was not removed");
+    note(end_sessions(shared).await, "sessions past their time were not removed");
+}
+
+/// Says what was not done, unless it is because the gateway stops.
+fn note(done: Result<(), impl Into<Error>>, trouble: &'static str) {
+    match done.map_err(Into::into) {
+        Ok(()) | Err(Error::Store(StoreError::Closed)) => {}
+        Err(error) => tracing::warn!(%error, "{trouble}"),
     }
 }
 

@@ -33,6 +33,9 @@ use line::Line;
 
 /// What a hub's token begins with.
 const TOKEN_PREFIX: &str = "prh_";
+/// What a token that somebody chose has at least after that, and at most in all.
+const MIN_TOKEN_CHARS: usize = 32;
+const MAX_TOKEN_CHARS: usize = 256;
 /// A delivery that its hub went away with this often in a row is counted as failed: it may be what
 /// the hub dies of.
 const MAX_LOSSES: u32 = 10;
@@ -65,7 +68,7 @@ pub struct HubConnection {
 pub enum Ending {
     #[error("another connection uses this hub's token")]
     TakenOver,
-    #[error("the hub has been deleted")]
+    #[error("the hub has been deleted, or has another token")]
     Revoked,
     #[error("a delivery was not answered in time")]
     Unanswered,
@@ -184,6 +187,11 @@ impl Hubs {
         Lost::TooOften
     }
 
+    /// How many hubs are connected to this node.
+    pub(crate) fn connected(&self) -> usize {
+        self.inner.lock().hubs.values().filter(|hub| hub.line.is_some()).count()
+    }
+
     /// How a hub is connected to this node.
     pub(crate) fn connection(&self, id: HubId) -> Option<HubConnection> {
         let inner = self.inner.lock();
@@ -199,13 +207,31 @@ impl Hubs {
         for id in gone {
             forget(shared, id);
         }
-        let mut inner = self.inner.lock();
         for record in records {
-            inner.tokens.insert(record.sha256, record.id);
-            match inner.hubs.entry(record.id) {
-                Entry::Occupied(mut hub) => hub.get_mut().record = record,
-                Entry::Vacant(place) => drop(place.insert(Hub { record, line: None })),
+            self.renew_one(shared, record);
+        }
+    }
+
+    /// Takes over how a hub is. Whoever is connected with a token that it has no more is not it.
+    fn renew_one(&self, shared: &Shared, record: HubRecord) {
+        let id = record.id;
+        let mut inner = self.inner.lock();
+        inner.tokens.insert(record.sha256, id);
+        let before = match inner.hubs.entry(id) {
+            Entry::Occupied(mut hub) => {
+                let (before, after) = (hub.get().record.sha256, record.sha256);
+                hub.get_mut().record = record;
+                (before != after).then_some(before)
             }
+            Entry::Vacant(place) => {
+                place.insert(Hub { record, line: None });
+                None
+            }
+        };
+        if let Some(before) = before {
+            inner.tokens.remove(&before);
+            drop(inner);
+            end_line(shared, id, Ending::Revoked);
         }
     }
 
@@ -325,12 +351,24 @@ fn notice(hub: &HubRecord, kind: NoticeKind, at: Timestamp) -> Draft {
 }
 
 impl Engine {
-    /// Makes a hub. The second value is its token, which nobody can be told again.
+    /// Makes a hub with a token of its own. The second value is that token, which nobody can be told
+    /// again.
     pub async fn create_hub(
         &self,
         acting: Acting,
         name: String,
     ) -> Result<(HubRecord, String), Error> {
+        self.create_hub_with(acting, name, None).await
+    }
+
+    /// The same, with a token that somebody chose, if there is one.
+    pub async fn create_hub_with(
+        &self,
+        acting: Acting,
+        name: String,
+        token: Option<String>,
+    ) -> Result<(HubRecord, String), Error> {
+        let token = self.hub_token(token)?;
         let shared = &self.shared;
         let turn = shared.configuring.lock().await;
         let now = shared.clock.now();
@@ -338,9 +376,6 @@ impl Engine {
         if shared.hubs.inner.lock().hubs.values().filter(tenants_own).count() >= MAX_HUBS {
             return Err(Error::Conflict(format!("a tenant has at most {MAX_HUBS} hubs")));
         }
-        let secret = shared.entropy.secret_bytes();
-        let mut token = TOKEN_PREFIX.to_owned();
-        token.extend(secret.iter().map(|byte| format!("{byte:02x}")));
         let record = HubRecord {
             id: HubId::from_i64(shared.take_ids(1)),
             tenant: acting.tenant,
@@ -354,6 +389,49 @@ impl Engine {
         drop(turn);
         self.spread().await;
         Ok((record, token))
+    }
+
+    /// Gives a hub another token: the one that somebody chose, or a new one. The old one opens nothing
+    /// any more, and whoever is connected with it is cut off.
+    pub async fn rotate_hub_token(
+        &self,
+        acting: Acting,
+        id: HubId,
+        token: Option<String>,
+    ) -> Result<(HubRecord, String), Error> {
+        let token = self.hub_token(token)?;
+        let shared = &self.shared;
+        let turn = shared.configuring.lock().await;
+        let mut record = shared.hubs.record(acting.tenant, id).ok_or(Error::NotFound)?;
+        record.sha256 = Sha256::digest(token.as_bytes()).into();
+        let audit = acting.audit(shared.clock.now(), "hub.rotate_token", id, None);
+        shared.store.put_hub(record.clone(), audit).await?;
+        shared.hubs.renew_one(shared, record.clone());
+        drop(turn);
+        self.spread().await;
+        Ok((record, token))
+    }
+
+    /// A token that can be used, made if none was chosen.
+    fn hub_token(&self, chosen: Option<String>) -> Result<String, Error> {
+        let Some(token) = chosen else {
+            let mut token = TOKEN_PREFIX.to_owned();
+            let secret = self.shared.entropy.secret_bytes();
+            token.extend(secret.iter().map(|byte| format!("{byte:02x}")));
+            return Ok(token);
+        };
+        let own = token.strip_prefix(TOKEN_PREFIX).map_or(0, str::len);
+        if own < MIN_TOKEN_CHARS
+            || token.len() > MAX_TOKEN_CHARS
+            || !token.bytes().all(|byte| byte.is_ascii_graphic())
+        {
+            let message = format!(
+                "must be {TOKEN_PREFIX} and at least {MIN_TOKEN_CHARS} further characters, at most \
+                 {MAX_TOKEN_CHARS} in all, of visible ASCII"
+            );
+            return Err(Error::invalid("token", message));
+        }
+        Ok(token)
     }
 
     /// Deletes a hub: its connection ends at once and its token opens nothing. Its endpoints stay,

@@ -16,21 +16,22 @@ use postrider_core::delivery::{Next, State, Transition};
 use postrider_core::endpoint::Destination;
 use postrider_core::pattern::Pattern;
 use postrider_core::{
-    Class, Delivery, DeliveryId, EndpointId, Happening, Jitter, Outcome, TenantId, Timestamp, step,
+    Class, Delivery, DeliveryId, EndpointId, Happening, Jitter, Outcome, SpanId, TenantId,
+    Timestamp, Trace, step,
 };
 use postrider_store::journal::{Page, Paged};
-use postrider_store::record::{Attempt, Event, LeaseIs, Leased};
+use postrider_store::record::{Attempt, Event, LeaseIs, Leased, Waiting};
 use tokio::sync::{Notify, oneshot};
 
 use crate::courier::{self, Start, Tried};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::fleet::words::{Answer, Ask};
-use crate::ports;
 use crate::route::Route;
 use crate::scheduler::{Allowance, Blocked, Health, Queueing};
 use crate::settler::{self, Verdict};
 use crate::shared::Shared;
+use crate::{ports, spans};
 
 /// The most deliveries in one lease.
 pub const MAX_LEASES: usize = 100;
@@ -122,6 +123,8 @@ pub struct Lease {
     /// The number of this try, from 1.
     pub attempt: u32,
     pub event: Arc<Event>,
+    /// The trace that what the worker does is part of.
+    pub trace: Option<Trace>,
 }
 
 /// What a worker says of a failure.
@@ -485,6 +488,10 @@ async fn page_and_lease(
             delivery: waiting.id,
             expires_at: until,
             attempt: waiting.tries + 1,
+            trace: spans::onward(
+                &waiting.event,
+                spans::lease(shared, &waiting.event, waiting.id, waiting.fence + 1),
+            ),
             event: Arc::clone(&waiting.event),
         }));
         verdicts.push(Verdict {
@@ -543,6 +550,11 @@ fn untried(route: &Arc<Route>, leased: Leased, next: Next, at: Timestamp) -> Ver
     }
 }
 
+/// The span of a delivery in a worker's hands.
+fn span_of(shared: &Shared, leased: &Waiting) -> Option<SpanId> {
+    spans::lease(shared, &leased.event, leased.id, leased.fence)
+}
+
 /// What a worker's word makes of a delivery.
 fn tried(
     shared: &Shared,
@@ -560,6 +572,7 @@ fn tried(
         error,
         response: None,
         result,
+        span: span_of(shared, &leased.waiting),
     };
     let verdict = courier::conclude(shared, route, leased.waiting, tried);
     Verdict { lease: Some(LeaseIs::Live), ..verdict }
@@ -629,7 +642,8 @@ fn ran_out(shared: &Shared, route: &Arc<Route>, leased: Leased, now: Timestamp) 
         error: Some("the lease ran out before its worker answered".into()),
         response: None,
     };
-    courier::log(&waiting, &next, &attempt);
+    courier::log(shared, &waiting, &next, &attempt);
+    spans::tell(shared, span_of(shared, &waiting), route, &waiting, &next, &attempt);
     Some(Verdict {
         at: now,
         route: Arc::clone(route),

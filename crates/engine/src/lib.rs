@@ -12,6 +12,8 @@ pub mod ports;
 mod accept;
 mod acting;
 
+pub mod spans;
+
 mod route;
 
 pub mod embedded;
@@ -32,6 +34,7 @@ mod message;
 pub mod destination;
 pub mod http_client;
 
+mod sampled;
 mod settler;
 
 pub mod via;
@@ -49,6 +52,7 @@ mod hubs;
 mod jobs;
 mod leases;
 mod measures;
+pub mod metrics;
 
 pub use accept::{Accepted, Submission};
 pub use acting::Acting;

@@ -140,6 +140,7 @@ impl Engine {
         let detail = serde_json::json!({ "deliveries": count });
         let audit = acting.audit(now, "event.replay", id, Some(&detail));
         shared.store.append_deliveries(id, first, deliveries, now, Some(audit)).await?;
+        shared.metrics.deliveries_created.add(u64::from(count));
         shared.measures.made(tenant, endpoints.iter().map(|endpoint| (now, *endpoint)));
         let mut scheduler = shared.scheduler.lock();
         let orphans = endpoints

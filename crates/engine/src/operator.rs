@@ -103,6 +103,7 @@ pub(crate) async fn run(shared: Arc<Shared>, mut told: mpsc::Receiver<Arc<Notice
     let mut batch = Vec::with_capacity(BATCH);
     loop {
         tokio::select! {
+            biased;
             count = told.recv_many(&mut batch, BATCH) => if count == 0 { return },
             () = ports::pause(&*clock, REPORT_EVERY), if teller.unreported() > 0 => {}
         }
@@ -219,6 +220,7 @@ fn event(routes: &Routes, notice: &Notice, tenant: &str) -> Submission {
         source: None,
         verified: None,
         headers: Vec::new(),
+        trace: None,
     }
 }
 
@@ -274,6 +276,7 @@ mod tests {
             source,
             verified: None,
             headers: Vec::new(),
+            trace: None,
         }
     }
 

@@ -1,4 +1,5 @@
-//! Time and chance, as the engine sees them. Everything else in the engine takes both from here.
+//! Time and chance, as the engine sees them, and the network where it is not the machine's. Everything
+//! else in the engine takes them from here.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,6 +10,8 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use postrider_core::{Jitter, Timestamp};
 use tokio::sync::oneshot;
+
+use crate::http_client::{Answer, Failure, Post};
 
 /// The longest a system sleep lasts before it looks at the clock again: a clock that was set
 /// forward must not leave anything overdue for longer.
@@ -36,8 +39,17 @@ pub trait Entropy: Send + Sync + fmt::Debug + 'static {
     /// A sample for jitter. Need not be unpredictable.
     fn jitter(&self) -> Jitter;
 
+    /// Any number. Need not be unpredictable.
+    fn number(&self) -> u64;
+
     /// Bytes nobody can guess.
     fn secret_bytes(&self) -> [u8; 32];
+}
+
+/// What carries requests to endpoints instead of sockets: a simulation's own network.
+pub trait Network: Send + Sync + fmt::Debug + 'static {
+    /// Ends by the deadline that the request names.
+    fn post(&self, post: Post) -> BoxFuture<'static, Result<Answer, Failure>>;
 }
 
 /// The machine's own clock.
@@ -67,6 +79,10 @@ pub struct SystemEntropy;
 impl Entropy for SystemEntropy {
     fn jitter(&self) -> Jitter {
         Jitter::new(fastrand::f64())
+    }
+
+    fn number(&self) -> u64 {
+        fastrand::u64(..)
     }
 
     fn secret_bytes(&self) -> [u8; 32] {

@@ -8,6 +8,7 @@
 
 mod charges;
 mod desk;
+mod overview;
 mod slots;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};

@@ -137,7 +137,11 @@ pub(crate) async fn settle_now(
 /// Counts what was settled.
 fn measure(shared: &Shared, batch: &[Verdict], answers: &[Settled]) {
     let settled = batch.iter().zip(answers).filter_map(|(verdict, settled)| match settled {
-        Settled::Applied { .. } => Some(verdict.as_measured()),
+        Settled::Applied { .. } => {
+            let change = verdict.as_measured();
+            shared.metrics.note_settled(&change, verdict.attempt.as_ref());
+            Some(change)
+        }
         Settled::Stale => None,
     });
     shared.measures.settled(settled);
@@ -363,7 +367,11 @@ pub(crate) async fn apply(
         None => shared.store.settle(settles, Urgency::Now).await?,
     };
     let settled = decisions.iter().zip(&answers).filter_map(|(decision, settled)| match settled {
-        Settled::Applied { .. } => Some(decision.as_measured()),
+        Settled::Applied { .. } => {
+            let change = decision.as_measured();
+            shared.metrics.note_settled(&change, None);
+            Some(change)
+        }
         Settled::Stale => None,
     });
     shared.measures.settled(settled);

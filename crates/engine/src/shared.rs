@@ -25,10 +25,12 @@ use crate::hubs::Hubs;
 use crate::jobs::Jobs;
 use crate::leases::Leasing;
 use crate::measures::Measuring;
+use crate::metrics::Metrics;
 use crate::notices::{Draft, Notices};
 use crate::operator::Operators;
 use crate::ports::{Clock, Entropy};
 use crate::route::Routes;
+use crate::sampled::Sampled;
 use crate::scheduler::{Scheduler, WINDOW, WINDOW_BYTES};
 use crate::settler::Settler;
 use crate::via::Instance;
@@ -68,6 +70,9 @@ pub(crate) struct Shared {
     pub(crate) failing: Mutex<Failing>,
     pub(crate) settler: Settler,
     pub(crate) measures: Measuring,
+    pub(crate) metrics: Metrics,
+    /// What the log has said of late.
+    pub(crate) sampled: Sampled,
     pub(crate) runtime: Handle,
     /// Configuration changes one at a time, so that memory and store agree on the last one.
     pub(crate) configuring: tokio::sync::Mutex<()>,
@@ -187,6 +192,7 @@ pub(crate) async fn drive(shared: Arc<Shared>) {
         }
         shared.pump();
         tokio::select! {
+            biased;
             () = shared.wake.notified() => {}
             () = shared.clock.sleep_until(alarm) => {}
         }

@@ -46,10 +46,11 @@ struct View<'a> {
     detail: Option<&'a RawValue>,
 }
 
-/// The key that did it, or the gateway.
+/// The key that did it, or the gateway, or its configuration file.
 enum ActorView {
     Key(KeyId),
     Gateway,
+    File,
 }
 
 impl Serialize for ActorView {
@@ -57,6 +58,7 @@ impl Serialize for ActorView {
         match self {
             Self::Key(id) => id.serialize(serializer),
             Self::Gateway => serializer.serialize_str("gateway"),
+            Self::File => serializer.serialize_str("file"),
         }
     }
 }
@@ -71,6 +73,7 @@ impl<'a> View<'a> {
             actor: match row.actor {
                 Actor::Key(id) => ActorView::Key(id),
                 Actor::Gateway => ActorView::Gateway,
+                Actor::File => ActorView::File,
             },
             action: &row.action,
             subject: &row.subject,

@@ -48,7 +48,7 @@ impl Caller {
         let now = app.engine.clock().now();
         match self.actor {
             Actor::Key(id) => app.keys.check(id, now).map_err(refuse)?,
-            Actor::Gateway => {}
+            Actor::Gateway | Actor::File => {}
         }
         Ok((turn, now))
     }
@@ -97,7 +97,8 @@ impl FromRequestParts<Arc<App>> for Hub {
             ));
         }
         app.engine.hub_of_token(token).map(Self).ok_or_else(|| {
-            let unknown = "this hub token is not known, or its hub has been deleted";
+            let unknown =
+                "this hub token is not known: its hub has been deleted, or given another one";
             app.throttle.failed_login(&parts.extensions, now, unknown)
         })
     }

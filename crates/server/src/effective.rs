@@ -34,6 +34,11 @@ pub enum SettingOrigin {
     CommandLine,
     /// A variable of the environment, by its name.
     Variable(String),
+    /// A line of a file.
+    File {
+        path: String,
+        line: usize,
+    },
     /// It is worked out from other things, such as the machine's name.
     Found,
 }

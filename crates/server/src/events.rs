@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, StatusCode};
-use postrider_core::{EndpointId, EventId, SourceId, Timestamp};
+use postrider_core::{EndpointId, EventId, SourceId, Timestamp, Trace, TraceId};
 use postrider_engine::{Accepted, Submission};
 use postrider_store::ledger::{DeliveryFilter, EventQuery, Position};
 use postrider_store::record::{DeliveryRecord, Event, Headers};
@@ -50,6 +50,7 @@ pub(crate) async fn accept(
         new_event::from_bytes(&parts.headers, Query::parse(query.unwrap_or_default())?, &body, now)?
     };
     new_event::add_header_key(&mut submission, &parts.headers)?;
+    submission.trace = new_event::trace(&parts.headers);
     new_event::add_way(&parts.headers, app.engine.instance(), &mut submission.headers)?;
     let kind = submission.kind.clone();
     let accepted = app.engine.accept(caller.tenant, vec![submission]).await?;
@@ -82,11 +83,15 @@ pub(crate) async fn accept_batch(
     }
     let now = app.engine.clock().now();
     let limit = app.options.event_limit_bytes;
+    let trace = new_event::trace(&parts.headers);
     let mut submissions = Vec::with_capacity(batch.events.len());
     let mut refused = Vec::new();
     for (index, text) in batch.events.iter().enumerate() {
         match read_entry(text, limit, now) {
-            Ok(submission) => submissions.push(Submission { headers: way.clone(), ..submission }),
+            Ok(submission) => {
+                let (headers, trace) = (way.clone(), trace.clone());
+                submissions.push(Submission { headers, trace, ..submission });
+            }
             Err(problem) => refused.push((index, problem)),
         }
     }
@@ -276,6 +281,7 @@ pub(crate) struct View<'a> {
     metadata: Option<&'a RawValue>,
     source: Option<SourceId>,
     verified: Option<bool>,
+    trace_id: Option<TraceId>,
     /// Endpoints that did not get it because their filter could not be evaluated, and why.
     #[serde(skip_serializing_if = "Option::is_none")]
     filter_errors: Option<&'a RawValue>,
@@ -345,6 +351,7 @@ impl<'a> View<'a> {
             metadata: event.metadata.as_deref().and_then(|text| serde_json::from_str(text).ok()),
             source: event.source,
             verified: event.verified,
+            trace_id: event.trace.as_ref().map(Trace::id),
             filter_errors: event
                 .filter_errors
                 .as_deref()
@@ -459,6 +466,7 @@ mod tests {
                 verified: None,
                 headers: Vec::new(),
                 filter_errors: None,
+                trace: None,
             };
             let text = serde_json::to_string(&View::leased(&event)).expect("JSON");
             let shown: BTreeMap<&str, &RawValue> = serde_json::from_str(&text).expect("JSON");

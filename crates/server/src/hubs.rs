@@ -6,31 +6,52 @@ use axum::extract::State;
 use http::StatusCode;
 use postrider_core::{HubId, Timestamp};
 use postrider_engine::HubView;
+use postrider_store::registry::HubRecord;
 use serde::{Deserialize, Serialize};
 
 use crate::App;
 use crate::access::check_name;
 use crate::answer::{self, Answer, json};
 use crate::auth::Caller;
-use crate::extract::{Id, Json, Query};
+use crate::extract::{Id, Json, OptionalJson, Query};
 use crate::problem::{OrMissing as _, Problem};
 
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewHub {
     name: String,
+    token: Option<String>,
 }
 
-/// Makes a hub. The answer is the only place where its token can be read.
+/// Makes a hub, with a token of its own unless one was chosen. The answer is the only place where the
+/// token can be read.
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Json(NewHub { name }): Json<NewHub>,
+    Json(NewHub { name, token }): Json<NewHub>,
 ) -> Answer {
     let name = check_name(name)?;
-    let (hub, token) = app.engine.create_hub(caller.acting(), name).await?;
-    let made = MadeView { id: hub.id, name: &hub.name, created_at: hub.created_at, token: &token };
-    json(StatusCode::CREATED, &made)
+    let (hub, token) = app.engine.create_hub_with(caller.acting(), name, token).await?;
+    json(StatusCode::CREATED, &MadeView::of(&hub, &token))
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Rotation {
+    token: Option<String>,
+}
+
+/// Another token; the old one is dead at once, and so is a connection that was made with it.
+pub(crate) async fn rotate_token(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Id(id): Id<HubId>,
+    OptionalJson(rotation): OptionalJson<Rotation>,
+) -> Answer {
+    let token = rotation.unwrap_or_default().token;
+    let rotated = app.engine.rotate_hub_token(caller.acting(), id, token).await;
+    let (hub, token) = rotated.or_missing("hub")?;
+    json(StatusCode::OK, &MadeView::of(&hub, &token))
 }
 
 pub(crate) async fn list(State(app): State<Arc<App>>, caller: Caller, mut query: Query) -> Answer {
@@ -68,6 +89,12 @@ struct MadeView<'a> {
     name: &'a str,
     created_at: Timestamp,
     token: &'a str,
+}
+
+impl<'a> MadeView<'a> {
+    fn of(hub: &'a HubRecord, token: &'a str) -> Self {
+        Self { id: hub.id, name: &hub.name, created_at: hub.created_at, token }
+    }
 }
 
 /// A hub as the API shows it.

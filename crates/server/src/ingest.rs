@@ -112,13 +112,15 @@ fn called_url(public_url: Option<&str>, parts: &Parts) -> String {
     format!("http://{host}{path}")
 }
 
-/// Tells the operator, at most once a second for each source.
+/// Counts it, and tells the operator, at most once a second for each source.
 fn report(app: &App, entry: &Entry, refusal: &Refusal) {
+    app.engine.metrics().signatures_rejected.one();
     if let Some(more) = entry.note_failure(app.engine.clock().now()) {
         let detail = match more {
             0 => refusal.to_string(),
             _ => format!("{refusal} ({more} more since the last notice)"),
         };
+        tracing::info!(source = %entry.source.id, more, error = %refusal, "a webhook could not be verified");
         app.engine.signature_failed(entry.source.tenant, entry.source.id, detail);
     }
 }
@@ -154,6 +156,7 @@ fn submit(
         source: Some(entry.source.id),
         verified,
         headers,
+        trace: new_event::trace(&parts.headers),
     })
 }
 

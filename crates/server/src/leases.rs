@@ -12,7 +12,9 @@ use std::time::Duration;
 use axum::extract::State;
 use http::StatusCode;
 use postrider_core::pattern::Pattern;
-use postrider_core::{Class, DeliveryId, EndpointId, State as DeliveryState, Timestamp, span};
+use postrider_core::{
+    Class, DeliveryId, EndpointId, State as DeliveryState, Timestamp, Trace, span,
+};
 use postrider_engine::{Lease, LeaseToken, LeaseWish, MAX_LEASES, Nack};
 use serde::{Deserialize, Deserializer, Serialize, de};
 
@@ -334,6 +336,22 @@ struct LeaseView<'a> {
     expires_at: Timestamp,
     attempt: u32,
     event: events::View<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<TraceView<'a>>,
+}
+
+/// The trace that what a worker does is part of, as W3C trace context writes it.
+#[derive(Serialize)]
+struct TraceView<'a> {
+    traceparent: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tracestate: Option<&'a str>,
+}
+
+impl<'a> TraceView<'a> {
+    fn of(trace: &'a Trace) -> Self {
+        Self { traceparent: trace.parent(), tracestate: trace.state() }
+    }
 }
 
 impl<'a> LeaseView<'a> {
@@ -344,6 +362,7 @@ impl<'a> LeaseView<'a> {
             expires_at: lease.expires_at,
             attempt: lease.attempt,
             event: events::View::leased(&lease.event),
+            trace: lease.trace.as_ref().map(TraceView::of),
         }
     }
 }

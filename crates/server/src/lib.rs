@@ -32,14 +32,17 @@ mod endpoint_fields;
 mod endpoints;
 mod events;
 mod filters;
+mod guide;
 mod health;
 mod history;
 mod hub_socket;
 mod hubs;
+mod in_process;
 mod inbound;
 mod ingest;
 mod jobs;
 mod leases;
+mod metrics;
 mod new_event;
 mod nodes;
 mod pointer;
@@ -54,6 +57,7 @@ mod tenants;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::middleware::from_fn_with_state;
 use bytes::Bytes;
 use postrider_engine::Engine;
 use tokio::sync::{Mutex, Semaphore};
@@ -61,8 +65,11 @@ use tokio::sync::{Mutex, Semaphore};
 pub use connection::{ConnectionLimits, serve};
 pub use effective::{EffectiveSettings, Setting, SettingOrigin, SettingsGroup};
 pub use first_key::{KeyError, ensure_admin_key};
+pub use guide::guide;
+pub use in_process::{InProcess, Refusal};
 pub use inbound::Inbound;
 pub use keys::Keys;
+pub use metrics::metrics_reference;
 
 use background::Background;
 use openapi::Api;
@@ -114,6 +121,7 @@ pub(crate) struct App {
     pub(crate) keys: Keys,
     pub(crate) inbound: Inbound,
     pub(crate) throttle: Throttle,
+    pub(crate) requests: metrics::Requests,
     pub(crate) options: ServerOptions,
     pub(crate) streams: Arc<Semaphore>,
     pub(crate) hubs: Arc<Semaphore>,
@@ -128,6 +136,16 @@ pub(crate) struct App {
 /// The routes of the API. Called where tasks can be spawned: one notes when keys are used, one takes
 /// over what other nodes change.
 pub fn router(engine: Engine, keys: Keys, inbound: Inbound, options: ServerOptions) -> Router {
+    router_and_api(engine, keys, inbound, options).0
+}
+
+/// The same, and the API for this process itself.
+pub fn router_and_api(
+    engine: Engine,
+    keys: Keys,
+    inbound: Inbound,
+    options: ServerOptions,
+) -> (Router, InProcess) {
     let streams = Arc::new(Semaphore::new(options.max_streams));
     let hubs = Arc::new(Semaphore::new(options.max_hubs));
     let throttle = Throttle::new(&options);
@@ -138,6 +156,7 @@ pub fn router(engine: Engine, keys: Keys, inbound: Inbound, options: ServerOptio
         keys,
         inbound,
         throttle,
+        requests: metrics::Requests::default(),
         options,
         streams,
         hubs,
@@ -150,7 +169,11 @@ pub fn router(engine: Engine, keys: Keys, inbound: Inbound, options: ServerOptio
         .fallback(async || Problem::no_route())
         .method_not_allowed_fallback(async || Problem::wrong_method())
         .with_state(Arc::clone(&app));
-    api.clone().merge(dashboard::pages(app, api))
+    let within = InProcess::new(api.clone(), Arc::clone(&app));
+    let pages = dashboard::pages(Arc::clone(&app), api.clone());
+    // Around everything that is reached from outside, and not around what pages ask from inside.
+    let watching = from_fn_with_state(app, metrics::watch);
+    (api.merge(pages).merge(guide::pages()).layer(watching), within)
 }
 
 /// The description of the API: a document in JSON, of the standard `OpenAPI` 3.1.
@@ -223,6 +246,7 @@ fn routes() -> Api {
             "/v1/hubs/{id}",
             [get(hubs::show, about::hubs::show()), delete(hubs::delete, about::hubs::delete())],
         )
+        .at("/v1/hubs/{id}/rotate-token", [post(hubs::rotate_token, about::hubs::rotate_token())])
         .at("/v1/hub", [get(hub_socket::connect, about::hubs::connect())])
         .at(
             "/v1/sources",
@@ -298,6 +322,7 @@ fn routes() -> Api {
         .at("/v1/stream", [get(stream::follow, about::meta::stream())])
         .at("/healthz", [get(health::alive, about::meta::alive())])
         .at("/readyz", [get(health::ready, about::meta::ready())])
+        .at("/metrics", [get(metrics::show, about::meta::metrics())])
         .at("/openapi.json", [get(docs_page::document, about::meta::document())])
         .at("/docs", [get(docs_page::page, about::meta::page())])
         .at("/docs/docs.css", [get(docs_page::style, about::meta::page_style())])

@@ -7,7 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
-use postrider_core::{Timestamp, pattern};
+use postrider_core::trace::{TRACEPARENT, TRACESTATE};
+use postrider_core::{Timestamp, Trace, pattern};
 use postrider_engine::Submission;
 use postrider_engine::via::{Instance, VIA};
 use postrider_store::record::Headers;
@@ -59,6 +60,7 @@ impl Envelope<'_> {
             source: None,
             verified: None,
             headers: Vec::new(),
+            trace: None,
         })
     }
 }
@@ -101,6 +103,12 @@ pub(crate) fn add_header_key(
             Ok(())
         }
     }
+}
+
+/// The trace that whoever sends is part of. What cannot be read is none.
+pub(crate) fn trace(headers: &HeaderMap) -> Option<Trace> {
+    let values = |name| headers.get_all(name).into_iter().map(HeaderValue::as_bytes);
+    Trace::from_headers(values(TRACEPARENT), values(TRACESTATE))
 }
 
 /// Refuses what this gateway has sent itself, and keeps where an event has been.
@@ -156,6 +164,7 @@ pub(crate) fn from_bytes(
         source: None,
         verified: None,
         headers: Vec::new(),
+        trace: None,
     };
     query.finish()?;
     Ok(submission)

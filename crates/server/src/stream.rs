@@ -86,7 +86,7 @@ fn let_in(app: &Arc<App>, actor: Actor) -> Box<dyn Fn() -> bool + Send> {
     let app = Arc::clone(app);
     Box::new(move || match actor {
         Actor::Key(key) => app.keys.check(key, app.engine.clock().now()).is_ok(),
-        Actor::Gateway => true,
+        Actor::Gateway | Actor::File => true,
     })
 }
 

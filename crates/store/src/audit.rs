@@ -11,6 +11,8 @@ pub enum Actor {
     Key(KeyId),
     /// Nobody asked: a rule of the gateway's own.
     Gateway,
+    /// A configuration file declares it.
+    File,
 }
 
 /// A change about to be made.

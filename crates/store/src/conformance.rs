@@ -17,6 +17,7 @@ pub mod auditing;
 pub mod configuration;
 pub mod counting;
 pub mod dead_letters;
+pub mod declarations;
 pub mod durability;
 pub mod event_types;
 pub mod fences;
@@ -53,6 +54,7 @@ macro_rules! conformance {
         $crate::conformance! { @each $place;
             appending {
                 what_is_stored_comes_back_exactly,
+                the_trace_of_an_event_goes_wherever_it_goes,
                 each_endpoint_gets_exactly_one_delivery,
                 an_event_without_endpoints_is_kept,
                 an_id_is_not_stored_twice,
@@ -63,6 +65,7 @@ macro_rules! conformance {
             }
             idempotency {
                 the_same_event_again_is_a_duplicate,
+                a_duplicate_leaves_the_first_events_trace,
                 json_written_otherwise_is_the_same,
                 other_content_is_a_conflict,
                 duplicates_within_one_batch_are_seen,
@@ -162,6 +165,7 @@ macro_rules! conformance {
             }
             counting {
                 counts_are_exact_whatever_happens,
+                commits_are_counted_with_what_is_in_them,
             }
             configuration {
                 endpoints_come_back_as_they_were,
@@ -180,6 +184,11 @@ macro_rules! conformance {
             }
             hubs {
                 hubs_come_back_and_are_unique,
+            }
+            declarations {
+                declarations_come_back_as_they_were,
+                a_thing_has_one_name,
+                a_turn_waits_for_the_one_before,
             }
             sessions {
                 sessions_come_back_as_they_were,

@@ -86,6 +86,10 @@ pub trait Ledger: Send + Sync + 'static {
     /// Exact number of deliveries by endpoint and state.
     async fn counts(&self, tenant: TenantId) -> Result<Vec<Count>, Error>;
 
+    /// How many deliveries are in which state, over all tenants, as of the last commits. It reads what
+    /// is kept of every endpoint: ask now and then, not for every look.
+    async fn totals(&self) -> Result<Vec<(State, u64)>, Error>;
+
     /// How many events the tenant has.
     async fn event_count(&self, tenant: TenantId) -> Result<u64, Error>;
 

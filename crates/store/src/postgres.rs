@@ -15,7 +15,7 @@
 //! [`writer`], [`pipeline`], [`slots`], [`changes`], [`readers`], [`janitor`]), and what they do
 //! ([`append`], [`settle`], [`lines`], [`leases`], [`pages`], [`typed`], [`retention`],
 //! [`partitions`], [`lists`], [`history`], [`configuration`], [`standing`], [`sources`], [`hubs`],
-//! [`audit`], [`sessions`], [`measures`]).
+//! [`audit`], [`sessions`], [`declarations`], [`measures`]).
 
 use std::ops::ControlFlow;
 use std::pin::Pin;
@@ -47,6 +47,7 @@ use crate::registry::{HubRecord, JobRecord, KeyRecord, Registry, Standing, Tenan
 use crate::sealing::Keyring;
 use crate::stored::groups::groups;
 use crate::stored::pages::dead_letters;
+use crate::vitals::Vitals;
 
 mod address;
 mod config;
@@ -73,8 +74,10 @@ mod writer;
 mod ahead;
 mod append;
 mod audit;
+mod clock;
 mod configuration;
 mod copy;
+mod declarations;
 mod fleet;
 mod history;
 mod hubs;
@@ -91,6 +94,7 @@ mod sources;
 mod standing;
 mod typed;
 
+pub use clock::clock;
 pub use config::Options;
 pub use copy::Target;
 pub use schema::{Migrated, Pending};
@@ -169,6 +173,7 @@ pub struct Postgres {
     keyring: Arc<Keyring>,
     drop_from_bytes: u64,
     leftovers: Arc<Leftovers>,
+    vitals: Arc<Vitals>,
     tasks: Mutex<Option<JoinSet<()>>>,
     closed: watch::Sender<bool>,
 }
@@ -214,7 +219,8 @@ impl Postgres {
             *count = (*count).clamp(1, MAX_CONNECTIONS);
         }
         let address = Address::parse(url, options.connect_timeout)?;
-        let base = Base { address, options, complaints: Arc::new(Complaints::default()) };
+        let (complaints, vitals) = (Arc::new(Complaints::default()), Arc::default());
+        let base = Base { address, options, complaints, vitals };
         let session = migrated(&base).await?;
         let wire = Arc::new(Wire::new());
         let presence = Presence::take(&base, claim, &wire).await?;
@@ -268,6 +274,7 @@ impl Postgres {
             keyring: Arc::new(keyring),
             drop_from_bytes: base.options.drop_from_bytes,
             leftovers,
+            vitals: Arc::clone(&base.vitals),
             tasks: Mutex::new(Some(tasks)),
             closed: watch::Sender::new(false),
         }
@@ -294,9 +301,13 @@ impl Postgres {
     ) -> Pin<Box<dyn Future<Output = Result<T, Error>> + Send>> {
         let (reply, answer) = oneshot::channel();
         let queued = self.queue.push(Command::new(work(reply), cost, urgency));
+        let vitals = Arc::clone(&self.vitals);
         Box::pin(async move {
-            queued?;
-            answer.await.map_err(|_| Error::Closed)?
+            let answer = match queued {
+                Ok(()) => answer.await.unwrap_or(Err(Error::Closed)),
+                Err(error) => Err(error),
+            };
+            vitals.watch(answer)
         })
     }
 
@@ -317,7 +328,7 @@ impl Postgres {
                 }
             }
         });
-        made.await.map_err(|_| Error::Closed)?
+        self.vitals.watch(made.await.unwrap_or(Err(Error::Closed)))
     }
 }
 
@@ -651,6 +662,11 @@ impl Ledger for Postgres {
         history::counts(reader.session()?, tenant).await
     }
 
+    async fn totals(&self) -> Result<Vec<(State, u64)>, Error> {
+        let reader = self.ledger.session().await?;
+        history::totals(reader.session()?).await
+    }
+
     async fn event_count(&self, tenant: TenantId) -> Result<u64, Error> {
         let reader = self.ledger.session().await?;
         history::event_count(reader.session()?, tenant).await
@@ -852,5 +868,9 @@ impl Registry for Postgres {
 impl Store for Postgres {
     fn fleet(&self) -> Option<&dyn Fleet> {
         Some(self)
+    }
+
+    fn vitals(&self) -> &Vitals {
+        &self.vitals
     }
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use postrider_core::delivery::{Next, Reason, State};
 use postrider_core::outcome::Class;
-use postrider_core::{Delivery, DeliveryId, EndpointId, EventId, SourceId, TenantId, Timestamp};
+use postrider_core::{
+    Delivery, DeliveryId, EndpointId, EventId, SourceId, TenantId, Timestamp, Trace,
+};
 
 use crate::fleet::Tenure;
 
@@ -33,6 +35,8 @@ pub struct Event {
     pub headers: Headers,
     /// Endpoints whose filter could not be evaluated, and why: a JSON object, as text.
     pub filter_errors: Option<String>,
+    /// The trace that its deliveries are part of, if there is one.
+    pub trace: Option<Trace>,
 }
 
 /// Names and values of headers, in order; a name may come more than once.

@@ -4,7 +4,8 @@
 //! Reading order: what the file looks like (`schema`, `code`, `rows`), how it is opened
 //! (`file`, `config`), who works on it (`writer`, `readers`, `checkpoint`), and what they
 //! do (`append`, `settle`, `leases`, `pages`, `typed`, `retention`, `lists`,
-//! `history`, `configuration`, `sources`, `hubs`, `audit`, `sessions`, `measures`, `fleet`).
+//! `history`, `configuration`, `sources`, `hubs`, `audit`, `sessions`, `declarations`,
+//! `measures`, `fleet`); and who looks at it from outside (`copy`, `backup`, `checkup`).
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -37,6 +38,7 @@ use crate::registry::{HubRecord, JobRecord, KeyRecord, Registry, Standing, Tenan
 use crate::sealing::Keyring;
 use crate::stored::groups::groups;
 use crate::stored::pages::dead_letters;
+use crate::vitals::Vitals;
 
 mod rows;
 mod schema;
@@ -53,8 +55,11 @@ mod writer;
 mod ahead;
 mod append;
 mod audit;
+mod backup;
+mod checkup;
 mod configuration;
 mod copy;
+mod declarations;
 mod fleet;
 mod history;
 mod hubs;
@@ -72,6 +77,8 @@ mod typed;
 #[cfg(test)]
 mod plans;
 
+pub use backup::{BackupError, Existing, Phase, Progress, Report, backup};
+pub use checkup::{Checkup, KNOWN_VERSION, Soundness};
 pub use config::{Options, PAGE_BYTES};
 pub use copy::Origin;
 
@@ -98,6 +105,9 @@ pub struct Sqlite {
     ledger: Readers,
     keyring: Arc<Keyring>,
     company: Company,
+    vitals: Arc<Vitals>,
+    /// Held by whoever makes something of a file.
+    declaring: Arc<tokio::sync::Mutex<()>>,
     finished: watch::Receiver<bool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -137,15 +147,42 @@ impl Sqlite {
         let company = Company::of(&conn, options)?;
         let (checkpointer, copying) = Checkpointer::start(path, options)?;
         let mut others = vec![copying];
-        let (journal, threads) = Readers::start("store-journal", JOURNAL_READERS, path, options)?;
+        let vitals = Arc::new(Vitals::default());
+        let (journal, threads) =
+            Readers::start("store-journal", JOURNAL_READERS, path, options, &vitals)?;
         others.extend(threads);
-        let (ledger, threads) = Readers::start("store-ledger", LEDGER_READERS, path, options)?;
+        let (ledger, threads) =
+            Readers::start("store-ledger", LEDGER_READERS, path, options, &vitals)?;
         others.extend(threads);
         let (done, finished) = watch::channel(false);
-        let belongings = Belongings { conn, checkpointer, others, lock, finished: done };
+        let counted = Arc::clone(&vitals);
+        let belongings =
+            Belongings { conn, checkpointer, others, lock, finished: done, vitals: counted };
         let (writer, thread) = Writer::start(belongings)?;
         let (keyring, thread) = (Arc::new(keyring), Mutex::new(Some(thread)));
-        Ok(Self { writer, journal, ledger, keyring, company, finished, thread })
+        let declaring = Arc::default();
+        Ok(Self { writer, journal, ledger, keyring, company, vitals, declaring, finished, thread })
+    }
+
+    /// A database in memory, on which every call is done by whoever makes it, at once: for simulations,
+    /// in which the same calls have to come to the same.
+    pub fn in_memory(options: &Options, keyring: Keyring) -> Result<Self, Error> {
+        let conn = file::in_memory(options)?;
+        let company = Company::of(&conn, options)?;
+        let conn = Arc::new(Mutex::new(Some(conn)));
+        let vitals = Arc::new(Vitals::default());
+        let (_, finished) = watch::channel(true);
+        Ok(Self {
+            writer: Writer::inline(Arc::clone(&conn), Arc::clone(&vitals)),
+            journal: Readers::inline(Arc::clone(&conn), &vitals),
+            ledger: Readers::inline(conn, &vitals),
+            keyring: Arc::new(keyring),
+            company,
+            vitals,
+            declaring: Arc::default(),
+            finished,
+            thread: Mutex::new(None),
+        })
     }
 
     /// Takes nothing on any more. What was taken on is still done.
@@ -419,6 +456,10 @@ impl Ledger for Sqlite {
         self.ledger.ask(move |conn| history::counts(conn, tenant)).await
     }
 
+    async fn totals(&self) -> Result<Vec<(State, u64)>, Error> {
+        self.ledger.ask(history::totals).await
+    }
+
     async fn event_count(&self, tenant: TenantId) -> Result<u64, Error> {
         self.ledger.ask(move |conn| history::event_count(conn, tenant)).await
     }
@@ -594,6 +635,10 @@ impl Registry for Sqlite {
 impl Store for Sqlite {
     fn fleet(&self) -> Option<&dyn Fleet> {
         self.company.is_shared().then_some(self)
+    }
+
+    fn vitals(&self) -> &Vitals {
+        &self.vitals
     }
 }
 

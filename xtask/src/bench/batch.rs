@@ -49,6 +49,7 @@ fn one(ids: &mut Sequence, arrived: Timestamp, tenure: Option<Tenure>) -> (NewEv
         verified: None,
         headers: Vec::new(),
         filter_errors: None,
+        trace: None,
     };
     let deliveries = vec![NewDelivery { endpoint: ENDPOINT, line: None }];
     let new = NewEvent { event: Arc::new(event), deliveries };

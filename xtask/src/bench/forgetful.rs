@@ -5,10 +5,11 @@ use std::future::ready;
 
 use async_trait::async_trait;
 use postrider_core::{
-    DeliveryId, Endpoint, EndpointId, EventId, HubId, JobId, KeyId, Source, SourceId, TenantId,
-    Timestamp,
+    DeliveryId, Endpoint, EndpointId, EventId, HubId, JobId, KeyId, Source, SourceId, State,
+    TenantId, Timestamp,
 };
 use postrider_store::audit::{Audit, AuditQuery, AuditRecord};
+use postrider_store::declarations::{Declaration, DeclaredKind, DeclaringTurn};
 use postrider_store::fleet::Tenure;
 use postrider_store::journal::{
     Appended, Appending, Cutoffs, Lapsed, Page, Paged, Pages, RetentionStep, Unfinished, Urgency,
@@ -21,7 +22,9 @@ use postrider_store::record::{
 use postrider_store::registry::{HubRecord, JobRecord, KeyRecord, Standing, TenantRecord};
 use postrider_store::sessions::SessionRecord;
 use postrider_store::sqlite::Sqlite;
-use postrider_store::{Error, Journal, Ledger, Measures, Registry, Sessions, Store};
+use postrider_store::{
+    Declarations, Error, Journal, Ledger, Measures, Registry, Sessions, Store, Vitals,
+};
 
 pub(crate) struct Forgetful {
     pub(crate) kept: Sqlite,
@@ -120,6 +123,7 @@ pass_on! {
         audit: Option<Audit>
     ) -> Result<u64, Error>;
     fn counts(&self, tenant: TenantId) -> Result<Vec<Count>, Error>;
+    fn totals(&self) -> Result<Vec<(State, u64)>, Error>;
     fn event_count(&self, tenant: TenantId) -> Result<u64, Error>;
     fn ping(&self) -> Result<(), Error>;
 }
@@ -163,6 +167,19 @@ pass_on! {
 }
 
 pass_on! {
+    Declarations {}
+    fn declarations(&self) -> Result<Vec<Declaration>, Error>;
+    fn put_declaration(&self, declaration: Declaration) -> Result<(), Error>;
+    fn remove_declaration(
+        &self,
+        tenant: TenantId,
+        kind: DeclaredKind,
+        name: String
+    ) -> Result<(), Error>;
+    fn declaring(&self) -> Result<DeclaringTurn, Error>;
+}
+
+pass_on! {
     Sessions {}
     fn put_session(&self, session: SessionRecord) -> Result<(), Error>;
     fn session(&self, sha256: [u8; 32]) -> Result<Option<SessionRecord>, Error>;
@@ -194,4 +211,8 @@ pass_on! {
     ) -> Result<u64, Error>;
 }
 
-impl Store for Forgetful {}
+impl Store for Forgetful {
+    fn vitals(&self) -> &Vitals {
+        self.kept.vitals()
+    }
+}

@@ -63,6 +63,7 @@ const RULES: &[Rule] = &[
             // readings, which decide nothing that is stored.
             "crates/engine/src/courier.rs",
             "crates/engine/src/endpoints.rs",
+            "crates/engine/src/spans.rs",
             "crates/engine/src/http_client/",
             // How long a commit may wait for company, and how often trouble is logged.
             "crates/store/src/sqlite/writer.rs",
@@ -72,6 +73,8 @@ const RULES: &[Rule] = &[
             "crates/server/src/hub_socket",
             "crates/client/src/ports.rs",
             "crates/cli/",
+            // Where time is virtual, and how fast it goes is told.
+            "crates/sim/",
             "xtask/",
         ],
         says: "the clock is read behind engine/src/ports.rs alone",
@@ -83,6 +86,8 @@ const RULES: &[Rule] = &[
             "crates/engine/src/ports.rs",
             "crates/client/src/ports.rs",
             "crates/cli/",
+            // Where chance is drawn from a seed.
+            "crates/sim/",
             "xtask/",
         ],
         says: "randomness comes from engine/src/ports.rs alone",

@@ -1,27 +1,15 @@
 //! How a copy under way is shown: a bar on a terminal, a line now and then elsewhere; and how long
 //! each table took.
 
-use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
 use postrider_store::copy::{Phase, Progress};
 
-/// Between two pictures of the bar.
-const FRAME: Duration = Duration::from_millis(100);
-
-/// Between two lines, where there is no terminal.
-const LINE: Duration = Duration::from_secs(1);
-
-/// The widest bar.
-const MAX_BAR: usize = 40;
-
-/// Assumed of a terminal that does not tell.
-const COLUMNS: u16 = 80;
+use crate::progress::{Board, grouped, left, percent, picture, rate};
 
 pub(crate) struct Meter {
-    terminal: bool,
+    board: Board,
     started: Instant,
-    shown: Option<Instant>,
     /// When the last word came, and how many rows there were then.
     last: (Instant, u64),
     /// How many there were when this phase began.
@@ -46,9 +34,8 @@ impl Meter {
     pub(crate) fn start(rows: u64) -> Self {
         let now = Instant::now();
         Self {
-            terminal: std::io::stderr().is_terminal(),
+            board: Board::new(),
             started: now,
-            shown: None,
             last: (now, rows),
             first_rows: rows,
             phase: Phase::Copying,
@@ -61,22 +48,15 @@ impl Meter {
     pub(crate) fn tell(&mut self, progress: &Progress) {
         let now = Instant::now();
         self.note(progress, now);
-        let pause = if self.terminal { FRAME } else { LINE };
-        let whole = progress.all_rows == progress.of_all;
-        let due = self.shown.is_none_or(|shown| now.duration_since(shown) >= pause);
-        if !due && !whole {
+        if !self.board.is_due(now, progress.all_rows == progress.of_all) {
             return;
         }
-        self.shown = Some(now);
         let spent = now.duration_since(self.started);
         let rate = rate(progress.all_rows.saturating_sub(self.first_rows), spent);
-        let text = if self.terminal {
-            format!("\r\x1b[2K{}", bar(progress, rate, columns()))
-        } else {
-            format!("{}\n", line(progress, rate))
-        };
-        // A copy goes on whether or not anybody sees it.
-        let _unseen = std::io::stderr().lock().write_all(text.as_bytes());
+        self.board.write(&match self.board.columns() {
+            Some(columns) => bar(progress, rate, columns),
+            None => line(progress, rate),
+        });
     }
 
     fn note(&mut self, progress: &Progress, now: Instant) {
@@ -106,15 +86,8 @@ impl Meter {
 
     /// Takes the bar away, so that something else can be written.
     pub(crate) fn clear(&mut self) {
-        if self.terminal && self.shown.take().is_some() {
-            let _unseen = std::io::stderr().lock().write_all(b"\r\x1b[2K");
-        }
+        self.board.clear();
     }
-}
-
-fn columns() -> usize {
-    let size = rustix::termios::tcgetwinsize(std::io::stderr());
-    size.map_or(COLUMNS, |size| if size.ws_col == 0 { COLUMNS } else { size.ws_col }).into()
 }
 
 const fn doing(phase: Phase) -> &'static str {
@@ -124,35 +97,18 @@ const fn doing(phase: Phase) -> &'static str {
     }
 }
 
-fn percent(progress: &Progress) -> u64 {
-    progress.all_rows.min(progress.of_all) * 100 / progress.of_all.max(1)
-}
-
 /// One line no longer than `columns`.
 fn bar(progress: &Progress, rate: u64, columns: usize) -> String {
-    let left = progress.of_all.saturating_sub(progress.all_rows);
-    let left = match left.checked_div(rate) {
-        Some(seconds) if left > 0 => format!(", {} left", clock(seconds)),
-        Some(_) | None => String::new(),
-    };
+    let rest = left(progress.of_all.saturating_sub(progress.all_rows), rate);
     let head = format!("{} {:<12}", doing(progress.phase), progress.table);
+    let share = percent(progress.all_rows, progress.of_all);
     let tail = format!(
-        "{:>3} %  {} of {} rows, {}/s{left}",
-        percent(progress),
+        "{share:>3} %  {} of {} rows, {}/s{rest}",
         grouped(progress.all_rows),
         grouped(progress.of_all),
         grouped(rate)
     );
-    // The frame of the bar, the blanks around it, and the last column, which makes some terminals
-    // begin another line.
-    let room = columns.saturating_sub(head.len() + tail.len() + 6).min(MAX_BAR);
-    let line = if room < 4 {
-        format!("{head} {tail}")
-    } else {
-        let parts = usize::try_from(percent(progress)).unwrap_or(0) * room / 100;
-        format!("{head} [{}{}] {tail}", "#".repeat(parts), "-".repeat(room - parts))
-    };
-    line.chars().take(columns.saturating_sub(1)).collect()
+    picture(&head, share, &tail, columns)
 }
 
 fn line(progress: &Progress, rate: u64) -> String {
@@ -164,36 +120,9 @@ fn line(progress: &Progress, rate: u64) -> String {
         grouped(progress.of),
         grouped(progress.all_rows),
         grouped(progress.of_all),
-        percent(progress),
+        percent(progress.all_rows, progress.of_all),
         grouped(rate)
     )
-}
-
-/// Rows a second.
-pub(crate) fn rate(rows: u64, took: Duration) -> u64 {
-    let millis = took.as_millis().max(1);
-    u64::try_from(u128::from(rows) * 1_000 / millis).unwrap_or(u64::MAX)
-}
-
-fn clock(seconds: u64) -> String {
-    match (seconds / 3_600, seconds / 60 % 60, seconds % 60) {
-        (0, 0, seconds) => format!("{seconds} s"),
-        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
-        (hours, minutes, _) => format!("{hours} h {minutes} min"),
-    }
-}
-
-/// A number as people read it: `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]
@@ -213,19 +142,6 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_grouped_and_times_short() {
-        let cases = [(0, "0"), (999, "999"), (1_000, "1,000"), (12_345_678, "12,345,678")];
-        for (number, text) in cases {
-            assert_eq!(grouped(number), text);
-        }
-        for (seconds, text) in [(0, "0 s"), (59, "59 s"), (61, "1 min 1 s"), (7_260, "2 h 1 min")] {
-            assert_eq!(clock(seconds), text);
-        }
-        assert_eq!(rate(50_000, Duration::from_millis(500)), 100_000);
-        assert_eq!(rate(5, Duration::ZERO), 5_000);
-    }
-
-    #[test]
     fn a_bar_fits_its_terminal_and_grows() {
         for columns in [0, 1, 10, 40, 79, 80, 200] {
             for all_rows in [0, 1, 1_000_000, 2_000_000, u64::MAX / 200] {
@@ -242,7 +158,7 @@ mod tests {
 
     #[test]
     fn what_a_run_copied_is_told_apart_from_what_was_there() {
-        let mut meter = Meter { terminal: false, ..Meter::start(100) };
+        let mut meter = Meter::start(100);
         for (table, all_rows) in [("events", 150), ("events", 170), ("finished", 171)] {
             meter.note(&progress(table, 1, all_rows), Instant::now());
         }

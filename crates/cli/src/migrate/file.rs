@@ -6,12 +6,13 @@ use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
+use postrider_store::sqlite;
 
 use super::{Step, Tense};
 use crate::Failure;
 
 /// The version that this program makes of every file it opens.
-const KNOWN: u32 = 5;
+const KNOWN: u32 = sqlite::KNOWN_VERSION;
 
 const HEADER_BYTES: usize = 100;
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";

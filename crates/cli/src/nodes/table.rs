@@ -1,12 +1,12 @@
 //! The nodes as text: a line for each, and one for all. What came from outside is made inert.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use postrider_core::{Timestamp, span};
 
 use super::view::{Node, Nodes};
+use crate::output::{Table, inert, inert_to};
 
 const HEADINGS: [&str; COLUMNS] =
     ["node", "id", "state", "lanes", "hubs", "in flight", "lag", "version", "address", "last seen"];
@@ -14,7 +14,8 @@ const COLUMNS: usize = 10;
 
 /// Lanes next to one another are shown as one range; of more ranges than this, only the first.
 const MAX_RANGES: usize = 4;
-const MAX_CELL_CHARS: usize = 60;
+/// Of a node's name: a mark may follow it in its cell.
+const MAX_NAME_CHARS: usize = 50;
 
 /// The whole view, ending in a newline.
 pub(super) fn render(nodes: &Nodes, now: Timestamp) -> String {
@@ -24,19 +25,14 @@ pub(super) fn render(nodes: &Nodes, now: Timestamp) -> String {
                 postgres://…`\n"
             .to_owned();
     };
-    let mut text = String::new();
-    let rows = nodes.members.iter().map(|node| cells(node, node.id == *me, now));
-    let rows: Vec<[String; COLUMNS]> =
-        std::iter::once(HEADINGS.map(str::to_owned)).chain(rows).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: [usize; COLUMNS] = std::array::from_fn(|column| width(column).unwrap_or(0));
-    for row in &rows {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
-        line(&mut text, cells.collect::<Vec<_>>().join("  ").trim_end());
+    let mut table = Table::new(&HEADINGS);
+    for node in &nodes.members {
+        table.row(cells(node, node.id == *me, now));
     }
-    line(&mut text, "");
-    line(&mut text, &summary(nodes, me));
-    text
+    let mut text = Vec::new();
+    // Writing to memory cannot fail.
+    let _infallible = table.write(&mut text);
+    format!("{}\n{}\n", String::from_utf8_lossy(&text), summary(nodes, me))
 }
 
 fn cells(node: &Node, is_me: bool, now: Timestamp) -> [String; COLUMNS] {
@@ -47,15 +43,15 @@ fn cells(node: &Node, is_me: bool, now: Timestamp) -> [String; COLUMNS] {
     };
     let lag = Duration::try_from_secs_f64(node.lag_seconds).unwrap_or_default();
     [
-        format!("{}{}", inert(&node.name), if is_me { " *" } else { "" }),
-        inert(&node.id),
+        format!("{}{}", inert_to(&node.name, MAX_NAME_CHARS), if is_me { " *" } else { "" }),
+        node.id.clone(),
         format!("{state} {}", short(now.since(since))),
         lanes,
         node.hubs.to_string(),
         node.in_flight.to_string(),
         short(lag),
-        inert(&node.version),
-        inert(&node.address),
+        node.version.clone(),
+        node.address.clone(),
         format!("{} ago", short(now.since(node.seen_at))),
     ]
 }
@@ -120,17 +116,6 @@ fn short(span: Duration) -> String {
         HOUR.. => HOUR,
     };
     span::format(Duration::from_millis(millis - millis % unit))
-}
-
-/// Text that can do nothing to a terminal, and does not push the rest of its line away.
-fn inert(text: &str) -> String {
-    let plain = |char: char| if char.is_control() { '·' } else { char };
-    text.chars().take(MAX_CELL_CHARS).map(plain).collect()
-}
-
-fn line(text: &mut String, content: &str) {
-    // Writing to a String cannot fail.
-    let _infallible = writeln!(text, "{content}");
 }
 
 #[cfg(test)]

@@ -5,21 +5,24 @@ use std::net::SocketAddr;
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
-use postrider_core::policy::InboxOverrides;
 use postrider_core::span;
 use postrider_engine::NodeOptions;
 use postrider_server::{EffectiveSettings, Setting, SettingOrigin, SettingsGroup};
 use postrider_store::postgres;
 
 use super::Args;
+use crate::Failure;
+use crate::config::Loaded;
+use crate::settings::{Inbox, Knob};
 use crate::stores::Place;
 
 /// Which flags belong together, by what clap calls them, in the order in which they are shown.
-const GROUPS: [(&str, &[&str]); 6] = [
+pub(crate) const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Reaching it",
         &[
             "listen",
+            "watch",
             "public_url",
             "requests_per_key",
             "requests_per_address",
@@ -53,9 +56,9 @@ const GROUPS: [(&str, &[&str]); 6] = [
         ],
     ),
     ("Nodes", &["node_name", "lease", "lanes", "writers", "readers"]),
-    ("Log", &["log_format", "log"]),
+    ("Log and traces", &["log_format", "log", "otlp_endpoint", "otlp_header", "trace_sample"]),
 ];
-const PRESET: &str = "The inbox preset";
+pub(crate) const PRESET: &str = "The inbox preset";
 /// Where flags are shown that no group names.
 const REST: &str = "Others";
 
@@ -70,9 +73,27 @@ pub(super) struct Known<'a> {
     pub(super) pool: postgres::Options,
 }
 
-pub(super) fn settings(given: &ArgMatches, args: &Args, known: &Known<'_>) -> EffectiveSettings {
+/// What would be in force in a gateway that is started like this, as far as that is known before.
+pub(crate) fn in_force(
+    given: &ArgMatches,
+    args: &Args,
+    loaded: Option<&Loaded>,
+) -> Result<EffectiveSettings, Failure> {
+    let place = args.store.place()?;
+    args.node.check(&place)?;
+    let node = args.node.options();
+    let known = Known { address: args.listen, place: &place, node: &node, pool: args.node.pool() };
+    Ok(settings(given, args, &known, loaded))
+}
+
+pub(super) fn settings(
+    given: &ArgMatches,
+    args: &Args,
+    known: &Known<'_>,
+    loaded: Option<&Loaded>,
+) -> EffectiveSettings {
     let command = <Args as clap::Args>::augment_args(Command::new("serve"));
-    let shown = |arg: &Arg| setting(arg, given, found(arg.get_id().as_str(), args, known));
+    let shown = |arg: &Arg| setting(arg, given, found(arg.get_id().as_str(), args, known), loaded);
     let grouped = |id: &str| GROUPS.iter().any(|(_, ids)| ids.contains(&id));
     let mut groups = Vec::new();
     for (name, ids) in GROUPS {
@@ -82,7 +103,7 @@ pub(super) fn settings(given: &ArgMatches, args: &Args, known: &Known<'_>) -> Ef
     }
     groups.push(SettingsGroup {
         name: PRESET.to_owned(),
-        settings: preset(|name| std::env::var(name).ok()),
+        settings: preset(|name| std::env::var(name).ok(), loaded.map(|loaded| &loaded.inbox)),
     });
     let rest: Vec<_> =
         command.get_arguments().filter(|arg| !grouped(arg.get_id().as_str())).map(shown).collect();
@@ -114,51 +135,57 @@ fn found(id: &str, args: &Args, known: &Known<'_>) -> Option<String> {
     }
 }
 
-fn setting(arg: &Arg, given: &ArgMatches, found: Option<String>) -> Setting {
+fn setting(
+    arg: &Arg,
+    given: &ArgMatches,
+    found: Option<String>,
+    loaded: Option<&Loaded>,
+) -> Setting {
     let id = arg.get_id().as_str();
     let source = given.value_source(id);
-    let origin = match (source, arg.get_env()) {
-        (Some(ValueSource::CommandLine), _) => SettingOrigin::CommandLine,
-        (Some(ValueSource::EnvVariable), Some(name)) => {
+    let said = loaded.and_then(|loaded| Some((loaded, loaded.in_force(id, given)?)));
+    let origin = match (source, arg.get_env(), said) {
+        (Some(ValueSource::CommandLine), _, _) => SettingOrigin::CommandLine,
+        (Some(ValueSource::EnvVariable), Some(name), _) => {
             SettingOrigin::Variable(name.to_string_lossy().into_owned())
         }
-        (None, _) if found.is_some() => SettingOrigin::Found,
-        (_, _) => SettingOrigin::Default,
+        (_, _, Some((loaded, said))) => {
+            SettingOrigin::File { path: loaded.path.display().to_string(), line: said.line }
+        }
+        (None, _, None) if found.is_some() => SettingOrigin::Found,
+        (_, _, None) => SettingOrigin::Default,
     };
     let raw = given.get_raw(id).map(|values| {
         let values: Vec<_> = values.map(|value| value.to_string_lossy()).collect();
         values.join(", ")
     });
-    let value = match (found, raw) {
-        (Some(found), _) => found,
-        (None, None) => UNSET.to_owned(),
-        (None, Some(_)) if arg.is_hide_env_values_set() => HIDDEN.to_owned(),
-        (None, Some(raw)) => raw,
+    let reference = said.and_then(|(_, said)| said.reference.clone());
+    let value = match (reference, found, raw) {
+        (Some(reference), _, _) => reference,
+        (None, Some(found), _) => found,
+        (None, None, None) => UNSET.to_owned(),
+        (None, None, Some(_)) if arg.is_hide_env_values_set() => HIDDEN.to_owned(),
+        (None, None, Some(raw)) => raw,
     };
     let about = arg.get_help().map(ToString::to_string).unwrap_or_default();
     let name = arg.get_long().map_or_else(|| id.to_owned(), |long| format!("--{long}"));
     Setting { name, about, value, origin }
 }
 
-/// The variables that change the preset `inbox`. They have been found good.
-fn preset(variable: impl Fn(&str) -> Option<String>) -> Vec<Setting> {
-    let usual = InboxOverrides::default();
-    let settings = [
-        ("RETRY_BASE_DELAY", "The base of its delays", span::format(usual.base_delay)),
-        ("RETRY_MAX_DELAY", "Its longest delay", span::format(usual.max_delay)),
-        ("MAX_ATTEMPTS", "After how many attempts it gives up", usual.max_attempts.to_string()),
-    ];
-    let settings = settings.into_iter().map(|(name, about, usual)| {
-        let said = variable(name);
-        Setting {
-            name: name.to_owned(),
-            about: about.to_owned(),
-            origin: match said {
-                Some(_) => SettingOrigin::Variable(name.to_owned()),
-                None => SettingOrigin::Default,
-            },
-            value: said.unwrap_or(usual),
-        }
+/// What the preset `inbox` was changed to. It has been found good.
+fn preset(variable: impl Fn(&str) -> Option<String>, file: Option<&Inbox>) -> Vec<Setting> {
+    let settings = Knob::ALL.into_iter().map(|knob| {
+        let said = file.and_then(|file| Some((file, file.get(knob)?)));
+        let (value, origin) = match (variable(knob.variable()), said) {
+            (Some(value), _) => (value, SettingOrigin::Variable(knob.variable().to_owned())),
+            (None, Some((file, said))) => {
+                let path = file.path.display().to_string();
+                (said.text.clone(), SettingOrigin::File { path, line: said.line })
+            }
+            (None, None) => (knob.usual(), SettingOrigin::Default),
+        };
+        let (name, about) = (knob.variable().to_owned(), knob.about().to_owned());
+        Setting { name, about, value, origin }
     });
     settings.collect()
 }
@@ -183,7 +210,7 @@ mod tests {
         let node = NodeOptions { name: "office".into(), ..NodeOptions::default() };
         let known =
             Known { address, place: &place, node: &node, pool: postgres::Options::default() };
-        settings(&given, &serve, &known)
+        settings(&given, &serve, &known, None)
             .groups
             .into_iter()
             .flat_map(|group| group.settings)

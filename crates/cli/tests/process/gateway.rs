@@ -2,8 +2,10 @@
 
 use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -16,6 +18,10 @@ pub(crate) const KEY: &str = "pr_0123456789abcdefghijklmnopqrstuvwxyz";
 /// Ignores the signal of a file that grows beyond its limit, so that the write fails instead.
 const SURVIVE_SIZE_LIMIT: &str = r#"trap "" XFSZ; exec "$0" "$@""#;
 
+/// Puts what is the standard input where a service manager puts the first socket.
+const PASS_A_SOCKET: &str =
+    r#"LISTEN_PID=$$ LISTEN_FDS=1; export LISTEN_PID LISTEN_FDS; exec "$0" "$@" 3<&0 </dev/null"#;
+
 /// A command line with its environment, of which nothing is inherited but the search path.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Launch {
@@ -23,6 +29,7 @@ pub(crate) struct Launch {
     variables: Vec<(&'static str, OsString)>,
     directory: Option<PathBuf>,
     survives_size_limit: bool,
+    socket: Option<Arc<OwnedFd>>,
 }
 
 impl Launch {
@@ -72,11 +79,22 @@ impl Launch {
         self
     }
 
+    /// As a service manager does that listens itself.
+    pub(crate) fn passing(mut self, socket: OwnedFd) -> Self {
+        self.socket = Some(Arc::new(socket));
+        self
+    }
+
     pub(crate) fn spawn(&self) -> Process {
         let binary = env!("CARGO_BIN_EXE_postrider");
-        let mut command = if self.survives_size_limit {
+        let script = match (self.survives_size_limit, &self.socket) {
+            (true, _) => Some(SURVIVE_SIZE_LIMIT),
+            (false, Some(_)) => Some(PASS_A_SOCKET),
+            (false, None) => None,
+        };
+        let mut command = if let Some(script) = script {
             let mut shell = Command::new("sh");
-            shell.args(["-c", SURVIVE_SIZE_LIMIT, binary]);
+            shell.args(["-c", script, binary]);
             shell
         } else {
             Command::new(binary)
@@ -89,7 +107,11 @@ impl Launch {
         if let Some(directory) = &self.directory {
             command.current_dir(directory);
         }
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let input = match &self.socket {
+            Some(socket) => Stdio::from(socket.try_clone().expect("another descriptor")),
+            None => Stdio::null(),
+        };
+        command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the binary starts");
         let stdout = Output::of(child.stdout.take().expect("piped"));
         let stderr = Output::of(child.stderr.take().expect("piped"));

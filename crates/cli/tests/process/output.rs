@@ -51,6 +51,16 @@ impl Output {
         find(&output)
     }
 
+    /// Waits until there are so many lines that `wanted` picks; false if the stream ends without.
+    pub(crate) async fn lines_of(&self, count: usize, wanted: impl Fn(&str) -> bool) -> bool {
+        let mut lines = self.lines.clone();
+        let enough =
+            |output: &Lines| output.lines.iter().filter(|line| wanted(line)).count() >= count;
+        let seen = lines.wait_for(|output| output.ended || enough(output));
+        let output = within("a line", seen).await.expect("the reader tells when it ends");
+        enough(&output)
+    }
+
     pub(crate) async fn ended(&self) {
         let mut lines = self.lines.clone();
         let ended = lines.wait_for(|output| output.ended);

@@ -49,7 +49,7 @@ async fn a_hub_that_is_revoked_or_replaced_ends() {
         (
             close::REVOKED,
             AgentError::Revoked,
-            "the hub was deleted at the gateway, and its token with it",
+            "the hub was deleted at the gateway, or has been given another token",
         ),
         (close::TAKEN_OVER, AgentError::TakenOver, "another hub uses this token"),
     ] {

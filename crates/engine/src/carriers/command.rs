@@ -148,6 +148,12 @@ fn start(parcel: &Parcel, words: &[String]) -> io::Result<Child> {
         .stderr(Stdio::piped())
         .process_group(0)
         .kill_on_drop(true);
+    if let Some(trace) = &parcel.trace {
+        command.env("TRACEPARENT", trace.parent());
+        if let Some(state) = trace.state() {
+            command.env("TRACESTATE", state);
+        }
+    }
     command.spawn()
 }
 

@@ -44,6 +44,7 @@ impl HandlerCarrier {
             let work = async move { handler(message).await };
             let mut task = Task(tokio::spawn(work.instrument(span)));
             tokio::select! {
+                biased;
                 ended = &mut task.0 => report(ended),
                 () = tokio::time::sleep(limit) => failed(Sighting::Timeout, took_too_long(limit)),
                 () = stopped => failed(Sighting::Network, "the program was stopped".to_owned()),

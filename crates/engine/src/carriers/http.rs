@@ -10,16 +10,24 @@ use super::letter::{Load, Stationery};
 use crate::carrier::{Carried, Parcel, Report};
 use crate::destination::Destination;
 use crate::http_client::{Answer, Client, Failure, FailureKind, Post};
+use crate::ports::Network;
 
 #[derive(Debug)]
 pub(crate) struct HttpCarrier {
-    client: Client,
+    way: Way,
     stationery: Stationery,
 }
 
+/// How a request leaves.
+#[derive(Debug, Clone)]
+pub(crate) enum Way {
+    Sockets(Client),
+    Given(Arc<dyn Network>),
+}
+
 impl HttpCarrier {
-    pub(crate) fn new(client: Client, stationery: Stationery) -> Self {
-        Self { client, stationery }
+    pub(crate) fn new(way: Way, stationery: Stationery) -> Self {
+        Self { way, stationery }
     }
 
     pub(crate) fn carry(
@@ -27,7 +35,7 @@ impl HttpCarrier {
         parcel: &Parcel,
         destination: Arc<Destination>,
     ) -> BoxFuture<'static, Carried> {
-        let client = self.client.clone();
+        let way = self.way.clone();
         let load = Load::of(parcel);
         let secret = load.written.then(|| Arc::clone(&destination));
         let post = Post {
@@ -39,7 +47,11 @@ impl HttpCarrier {
         };
         let now_unix_ms = parcel.started_at.as_millis();
         Box::pin(async move {
-            Carried::Reported(match client.post(post).await {
+            let outcome = match way {
+                Way::Sockets(client) => client.post(post).await,
+                Way::Given(network) => network.post(post).await,
+            };
+            Carried::Reported(match outcome {
                 Ok(answer) => answered(answer, now_unix_ms, secret.as_deref()),
                 Err(failure) => failed(failure),
             })

@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue};
+use postrider_core::Trace;
+use postrider_core::trace::{TRACEPARENT, TRACESTATE};
 use postrider_store::record::Headers;
 
 use crate::carrier::Parcel;
@@ -63,7 +65,12 @@ impl Stationery {
         let seconds = parcel.started_at.as_seconds();
         // What a source received belongs to the bytes that came with it.
         let mut headers = if load.written { HeaderMap::new() } else { pass_on(&event.headers) };
-        headers.reserve(10 + parcel.route.headers.len());
+        headers.reserve(12 + parcel.route.headers.len());
+        if let Some(trace) = &parcel.trace
+            && !parcel.route.headers.contains_key(TRACEPARENT)
+        {
+            add_trace(&mut headers, trace);
+        }
         // An endpoint's own headers come before what a source received.
         for (name, value) in &parcel.route.headers {
             headers.insert(name, value.clone());
@@ -92,6 +99,18 @@ impl Stationery {
             }
         }
         headers
+    }
+}
+
+/// In place of what a source received: that was the trace on its way in.
+fn add_trace(headers: &mut HeaderMap, trace: &Trace) {
+    headers.remove(TRACESTATE);
+    let texts =
+        [(TRACEPARENT, Some(trace.parent())), (TRACESTATE, trace.state().map(str::to_owned))];
+    for (name, text) in texts {
+        if let Some(Ok(value)) = text.map(HeaderValue::try_from) {
+            headers.insert(name, value);
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use postrider_core::{DeliveryId, EventId, Timestamp, pattern};
+use postrider_core::{DeliveryId, EventId, Timestamp, Trace, pattern};
 use postrider_store::record::Event;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -35,11 +35,17 @@ pub struct Message {
     event: Arc<Event>,
     delivery: DeliveryId,
     attempt: u32,
+    trace: Option<Trace>,
 }
 
 impl Message {
     pub(crate) fn new(parcel: Parcel) -> Self {
-        Self { event: parcel.event, delivery: parcel.delivery, attempt: parcel.number }
+        Self {
+            event: parcel.event,
+            delivery: parcel.delivery,
+            attempt: parcel.number,
+            trace: parcel.trace,
+        }
     }
 
     /// The same at every attempt, and for every handler that gets this message: what to compare
@@ -79,6 +85,11 @@ impl Message {
     /// It was tried before.
     pub fn is_retry(&self) -> bool {
         self.attempt > 1
+    }
+
+    /// The trace that handling it is part of, if there is one.
+    pub fn trace(&self) -> Option<&Trace> {
+        self.trace.as_ref()
     }
 
     /// When it was enqueued.
@@ -139,6 +150,7 @@ pub struct NewMessage {
     ordering_key: Option<String>,
     deliver_at: Option<Timestamp>,
     metadata: Map<String, Value>,
+    trace: Option<Trace>,
 }
 
 impl NewMessage {
@@ -152,6 +164,7 @@ impl NewMessage {
             ordering_key: None,
             deliver_at: None,
             metadata: Map::new(),
+            trace: None,
         }
     }
 
@@ -186,6 +199,12 @@ impl NewMessage {
     /// repeated in notices.
     pub fn metadata(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         self.metadata.insert(name.into(), value.into());
+        self
+    }
+
+    /// The trace that it is part of.
+    pub fn trace(mut self, trace: Trace) -> Self {
+        self.trace = Some(trace);
         self
     }
 
@@ -235,6 +254,7 @@ impl NewMessage {
             source: None,
             verified: None,
             headers: Vec::new(),
+            trace: self.trace,
         })
     }
 }

@@ -139,6 +139,7 @@ impl Shared {
         let mut late = std::pin::pin!(ports::pause(fleet.clock.machine(), PATIENCE));
         while waiting_for > 0 {
             tokio::select! {
+                biased;
                 answer = answers.recv() => {
                     let Some(answer) = answer else { break };
                     waiting_for -= usize::from(is_last(&answer));

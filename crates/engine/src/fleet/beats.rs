@@ -79,6 +79,7 @@ async fn rest(shared: &Shared, fleet: &Fleet, wait: Duration) {
             break;
         }
         tokio::select! {
+            biased;
             () = fleet.beat.notified() => break,
             () = &mut settled, if !leaving.is_empty() => {}
             () = ports::pause(machine, left) => {}

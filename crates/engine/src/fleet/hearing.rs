@@ -19,9 +19,10 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         let mut words = store.hear(fleet.node(), ROOM);
         loop {
             let heard = tokio::select! {
-                heard = words.recv() => heard,
+                biased;
                 // Under another name from now on.
                 () = fleet.asks.renamed() => break,
+                heard = words.recv() => heard,
             };
             match heard {
                 None => return,

@@ -22,6 +22,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     let mut looks: u32 = 0;
     loop {
         tokio::select! {
+            biased;
             () = fleet.look.notified() => {}
             () = ports::pause(fleet.clock.machine(), EVERY) => {}
         }

@@ -21,6 +21,8 @@ use crate::shared::Shared;
 
 /// How long a change waits for the other nodes to follow. One that does not answer gets it later.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long this node has to read what others have changed, when somebody waits for it.
+const CATCH_UP: Duration = Duration::from_secs(30);
 /// After the store could not be read, the wait before it is tried again.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -102,11 +104,31 @@ impl Engine {
         };
         fleet.tell(store, To::All, &Word::Changed(revision));
         tokio::select! {
+            biased;
             () = followed => {}
             () = ports::pause(fleet.clock.machine(), PATIENCE) => {
                 tracing::debug!("not every node has followed a change in time");
             }
         }
+    }
+
+    /// Ends when this node goes by all that was changed before this was asked for, by whatever node;
+    /// or fails when that takes too long.
+    pub async fn catch_up(&self) -> Result<(), StoreError> {
+        let Some((fleet, store)) = self.shared.sharing() else { return Ok(()) };
+        let revision = store.look(Vec::new()).await?.revision;
+        let mut read = self.configuration_changes();
+        let wanted = u64::try_from(revision).unwrap_or(0);
+        fleet.configuration.ask();
+        tokio::select! {
+            biased;
+            _ = read.wait_for(|read| *read >= wanted) => {}
+            () = ports::pause(fleet.clock.machine(), CATCH_UP) => {
+                let why = "what other nodes have changed could not be read in time";
+                return Err(StoreError::Unavailable(why.to_owned()));
+            }
+        }
+        Ok(())
     }
 
     /// The other nodes, by the store, because one may just have come; and how configuration stands.

@@ -21,6 +21,7 @@ fn event(kind: &str, body: &Value) -> Event {
         verified: None,
         headers: Vec::new(),
         filter_errors: None,
+        trace: None,
     }
 }
 

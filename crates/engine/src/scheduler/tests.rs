@@ -91,6 +91,7 @@ fn sized(endpoint: i64, event: i64, body_bytes: usize) -> Waiting {
             verified: None,
             headers: Vec::new(),
             filter_errors: None,
+            trace: None,
         }),
         delivery: Delivery {
             state: State::Pending,

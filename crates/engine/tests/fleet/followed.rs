@@ -116,3 +116,22 @@ async fn a_hub_gets_its_deliveries_from_whatever_node_it_comes_to() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_hub_with_another_token_is_cut_off_on_whatever_node_it_is() {
+    let fleet = Fleet::of(2).await;
+    let (hub, old) =
+        fleet.engine(0).create_hub(ACTING, "the workshop".into()).await.expect("a hub");
+    fleet.engine(1).catch_up().await.expect("known everywhere");
+    let mut link = fleet.engine(1).connect_hub(hub.id, &hello()).await.expect("connected");
+    let rotated = fleet.engine(0).rotate_hub_token(ACTING, hub.id, None).await;
+    let (_, new) = rotated.expect("another token");
+    let ended = tokio::time::timeout(PATIENCE, link.next()).await.expect("it ends");
+    assert_eq!(ended.map(|deliver| deliver.seq), Err(Ending::Revoked));
+    for node in 0..2 {
+        let engine = fleet.engine(node);
+        engine.catch_up().await.expect("up to date");
+        assert!(engine.hub_of_token(&old).is_none(), "{node}");
+        assert_eq!(engine.hub_of_token(&new).map(|hub| hub.id), Some(hub.id), "{node}");
+    }
+}

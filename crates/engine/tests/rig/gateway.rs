@@ -207,6 +207,7 @@ pub(crate) fn event(kind: &str) -> Submission {
         source: None,
         verified: None,
         headers: Vec::new(),
+        trace: None,
     }
 }
 

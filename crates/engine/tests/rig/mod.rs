@@ -105,6 +105,7 @@ pub(crate) async fn send_bodies(
         source: None,
         verified: None,
         headers: Vec::new(),
+        trace: None,
     };
     let events = bodies.into_iter().map(event).collect();
     let accepted = engine.accept(TenantId::DEFAULT, events).await.expect("accepted");

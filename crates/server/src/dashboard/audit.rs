@@ -17,7 +17,7 @@ use super::sources::{parameter, with_query};
 use super::words::{self, Inert, Moment, inert, moment};
 
 /// The actions that there are, to choose from. Any other can be typed.
-const ACTIONS: [&str; 23] = [
+const ACTIONS: [&str; 24] = [
     "dead_letters.purge",
     "dead_letters.replay",
     "delivery.cancel",
@@ -33,6 +33,7 @@ const ACTIONS: [&str; 23] = [
     "event.replay",
     "hub.create",
     "hub.delete",
+    "hub.rotate_token",
     "key.create",
     "key.revoke",
     "key.update",

@@ -104,7 +104,7 @@ impl Row {
 fn is_own(visitor: &Visitor, id: KeyId) -> bool {
     match visitor.caller.actor {
         Actor::Key(own) => own == id,
-        Actor::Gateway => false,
+        Actor::Gateway | Actor::File => false,
     }
 }
 

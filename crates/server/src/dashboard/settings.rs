@@ -39,6 +39,7 @@ fn origin(origin: &SettingOrigin) -> String {
         SettingOrigin::Default => "default".to_owned(),
         SettingOrigin::CommandLine => "command line".to_owned(),
         SettingOrigin::Variable(name) => name.clone(),
+        SettingOrigin::File { path, line } => format!("{path}:{line}"),
         SettingOrigin::Found => "found by the gateway".to_owned(),
     }
 }

@@ -144,6 +144,7 @@ impl Gateway {
             source: None,
             verified: None,
             headers: Vec::new(),
+            trace: None,
         };
         gateway.engine.accept(ACTING.tenant, vec![submission]).await.expect("accepted");
         gateway

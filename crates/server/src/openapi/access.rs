@@ -205,7 +205,7 @@ fn audit_row() -> Value {
         "id": text("Later rows have higher numbers."),
         "at": reference("Time"),
         "tenant": maybe_text("Whose change it was; none if it concerns no tenant alone."),
-        "actor": text("The id of the key that did it, or `gateway`."),
+        "actor": text("The id of the key that did it, or `gateway`, or `file` for what its configuration file declares."),
         "action": text("What was done, like `endpoint.pause`."),
         "subject": text("To what, by its id or name."),
         "detail": {

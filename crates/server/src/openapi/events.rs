@@ -9,6 +9,9 @@ use super::schema::{
 };
 
 const EVENT: &str = "The event's id.";
+const TRACEPARENT: &str = "W3C trace context: the trace that the events, and all that is done for \
+     them, are part of. One that cannot be read is ignored.";
+const TRACESTATE: &str = "W3C trace context: what goes with it, passed on as it is.";
 
 fn receipt() -> Value {
     json!({
@@ -51,6 +54,8 @@ pub(crate) fn accept() -> Operation {
         json!({ "type": "string", "pattern": "^[!-~]+$", "maxLength": 255 }),
         "The idempotency key, if it does not stand in the envelope or in the query string.",
     )
+    .header("traceparent", json!({ "type": "string" }), TRACEPARENT)
+    .header("tracestate", json!({ "type": "string" }), TRACESTATE)
     .takes_any(json!({
         "required": true,
         "description": "An envelope, or any bytes under any other content type.",
@@ -95,6 +100,8 @@ pub(crate) fn accept_batch() -> Operation {
         "Those that are valid are stored in one commit; each of the others gets its error, at its \
          place in the results. One that cannot be used does not keep the rest out.",
     )
+    .header("traceparent", json!({ "type": "string" }), TRACEPARENT)
+    .header("tracestate", json!({ "type": "string" }), TRACESTATE)
     .takes("NewEvents", &example)
     .gives(202, "A result for each event, in their order.", "Receipts", &results)
     .refuses([508])
@@ -205,6 +212,7 @@ pub(super) fn known() -> Value {
         "metadata": { "correlation_id": "checkout-7" },
         "source": null,
         "verified": null,
+        "trace_id": "0af7651916cd43dd8448eb211c80319c",
     })
 }
 
@@ -282,6 +290,7 @@ pub(super) fn event_fields() -> Value {
             "type": ["boolean", "null"],
             "description": "Whether its signature held; none where there was nothing to verify.",
         },
+        "trace_id": maybe_text("The trace that it is part of, as W3C trace context names it."),
         "filter_errors": {
             "type": "object",
             "description": "Endpoints that did not get it because their filter could not be \

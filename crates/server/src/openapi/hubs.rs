@@ -8,12 +8,6 @@ use super::schema::{Named, about, answer, count, flag, number, page_of, referenc
 const HUB: &str = "The hub's id.";
 
 pub(crate) fn create() -> Operation {
-    let made = json!({
-        "id": "hub_0a1b2c3d4e5f6",
-        "name": "the office",
-        "created_at": "2026-01-31T12:00:00.000Z",
-        "token": "prh_5d41402abc4b2a76b9719d911017c5925d41402abc4b2a76b9719d911017c592",
-    });
     Operation::new(
         Tag::Hubs,
         "createHub",
@@ -23,8 +17,22 @@ pub(crate) fn create() -> Operation {
          place where the token can be read; what is stored is its hash.",
     )
     .takes("NewHub", &json!({ "name": "the office" }))
-    .gives(201, "The hub, with its token.", "MadeHub", &made)
-    .refuses_when(409, "There are as many hubs as are kept.")
+    .gives(201, "The hub, with its token.", "MadeHub", &shown_once())
+    .refuses_when(409, "There are as many hubs as are kept, or another hub has this token.")
+}
+
+pub(crate) fn rotate_token() -> Operation {
+    Operation::new(
+        Tag::Hubs,
+        "rotateHubToken",
+        "Give a hub another token",
+        "The old one is dead at once, and the connection of whoever has shown it ends. This answer \
+         is the only place where the new one can be read.",
+    )
+    .path("id", "HubId", HUB)
+    .may_take("HubTokenRotation", &json!({}))
+    .gives(200, "The hub, with its new token.", "MadeHub", &shown_once())
+    .refuses_when(409, "Another hub has this token.")
 }
 
 pub(crate) fn list() -> Operation {
@@ -81,6 +89,15 @@ pub(crate) fn connect() -> Operation {
     .refuses_when(401, "There is no hub token, or it is not known. An API key is none.")
 }
 
+fn shown_once() -> Value {
+    json!({
+        "id": "hub_0a1b2c3d4e5f6",
+        "name": "the office",
+        "created_at": "2026-01-31T12:00:00.000Z",
+        "token": "prh_5d41402abc4b2a76b9719d911017c5925d41402abc4b2a76b9719d911017c592",
+    })
+}
+
 fn shown() -> Value {
     json!({
         "id": "hub_0a1b2c3d4e5f6",
@@ -97,11 +114,21 @@ fn shown() -> Value {
 }
 
 pub(super) fn schemas() -> Vec<Named> {
-    let name = json!({
+    let token = json!({
+        "type": ["string", "null"],
+        "minLength": 36,
+        "maxLength": 256,
+        "pattern": "^prh_[!-~]+$",
+        "description": "What its agent will show, if it is not to be made: `prh_` and at least 32 \
+             characters that nobody can guess.",
+    });
+    let new = json!({
         "name": { "type": "string", "minLength": 1, "maxLength": 200, "description": "For people." },
+        "token": token,
     });
     vec![
-        ("NewHub", request("A hub to be made.", name, &["name"])),
+        ("NewHub", request("A hub to be made.", new, &["name"])),
+        ("HubTokenRotation", request("A token to be changed.", json!({ "token": token }), &[])),
         ("MadeHub", made()),
         ("Hub", hub()),
         ("Hubs", page_of("Hub")),

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::operation::{Operation, Tag};
 use super::schema::{
-    Named, about, answer, count, flag, list_of, maybe, nullable, reference, request, words,
+    Named, about, answer, count, flag, list_of, maybe, nullable, reference, request, text, words,
 };
 
 const LEASE: &str = "The lease, as it was given.";
@@ -278,8 +278,16 @@ fn leases() -> Value {
         "expires_at": about("Time", "When the lease lapses."),
         "attempt": count("The number of this attempt; 1 is the first."),
         "event": reference("LeasedEvent"),
+        "trace": answer(
+            "The trace that what the worker does is part of, as W3C trace context writes it.",
+            json!({
+                "traceparent": text("The trace and the span of this attempt."),
+                "tracestate": text("What goes with it."),
+            }),
+            &["tracestate"],
+        ),
     });
-    let lease = answer("A delivery in a worker's hands.", lease, &[]);
+    let lease = answer("A delivery in a worker's hands.", lease, &["trace"]);
     let properties = json!({ "leases": list_of(lease, "The oldest event first.") });
     answer("What was leased.", properties, &[])
 }

@@ -108,6 +108,28 @@ pub(crate) fn ready() -> Operation {
     .refuses([500, 503])
 }
 
+pub(crate) fn metrics() -> Operation {
+    let example = "# HELP postrider_ready 1 while the store answers.\n\
+                   # TYPE postrider_ready gauge\npostrider_ready 1\n";
+    Operation::open(
+        Tag::Meta,
+        "showMetrics",
+        "Read the metrics",
+        "In the text format of Prometheus. It needs no key: it names no tenant, no endpoint and \
+         nothing else that comes from outside, only sums over all of them, and has the same number \
+         of series however many there are. What only the store knows is at most five seconds old.",
+    )
+    .answers(
+        200,
+        json!({
+            "description": "The metrics.",
+            "content": {
+                "text/plain": { "schema": { "type": "string" }, "example": example },
+            },
+        }),
+    )
+}
+
 pub(crate) fn document() -> Operation {
     Operation::open(
         Tag::Meta,

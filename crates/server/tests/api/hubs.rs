@@ -86,6 +86,13 @@ async fn what_cannot_be_used_is_refused_by_its_name() {
         (json!({"name": long}), "name"),
         (json!({"name": 7}), "name"),
         (json!({"name": "a", "token": "prh_mine"}), "token"),
+        (json!({"name": "a", "token": "x".repeat(64)}), "token"),
+        (json!({"name": "a", "token": format!("pr_{}", "x".repeat(64))}), "token"),
+        (json!({"name": "a", "token": format!("prh_{}", "x".repeat(31))}), "token"),
+        (json!({"name": "a", "token": format!("prh_{}", "x".repeat(253))}), "token"),
+        (json!({"name": "a", "token": format!("prh_{} ", "x".repeat(40))}), "token"),
+        (json!({"name": "a", "token": format!("prh_{}é", "x".repeat(40))}), "token"),
+        (json!({"name": "a", "token": 7}), "token"),
     ] {
         assert_eq!(gateway.post("/v1/hubs", body.clone()).await.problem(422), [field], "{body}");
     }
@@ -101,6 +108,41 @@ async fn what_cannot_be_used_is_refused_by_its_name() {
         assert_eq!(gateway.get(&path).await.problem(404), ["id"], "{path}");
     }
     assert!(ids(&gateway.get("/v1/hubs").await.json()).is_empty());
+}
+
+#[tokio::test]
+async fn a_token_can_be_chosen_and_changed_and_is_one_hubs() {
+    let gateway = Gateway::start().await;
+    let chosen = |letter: &str| format!("prh_{}", letter.repeat(32));
+    let made = gateway.post("/v1/hubs", json!({"name": "a", "token": chosen("a")})).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    let made = made.json();
+    assert_eq!(made["token"], chosen("a"));
+    let id = made["id"].as_str().expect("an id").to_owned();
+    let mut hub = Hub { id, token: chosen("a") };
+    let again = gateway.post("/v1/hubs", json!({"name": "b", "token": chosen("a")})).await;
+    again.problem(409);
+    let mut connection = gateway.connect(&hub, 8).await;
+
+    let rotate = format!("{}/rotate-token", hub.path());
+    assert_eq!(gateway.post(&rotate, json!({"token": "prh_short"})).await.problem(422), ["token"]);
+    // The same again changes nothing for whoever is connected.
+    assert_eq!(gateway.post(&rotate, json!({"token": chosen("a")})).await.status, 200);
+    assert_eq!(gateway.get(&hub.path()).await.json()["connected"], true);
+    let rotated = gateway.post(&rotate, json!({"token": chosen("c")})).await;
+    assert_eq!((rotated.status.as_u16(), &rotated.json()["token"]), (200, &json!(chosen("c"))));
+    assert_eq!(connection.closed().await.0, 1008);
+    gateway.call(hub.call(Method::GET, "/v1/hub")).await.problem(401);
+    hub.token = chosen("c");
+    drop(gateway.connect(&hub, 8).await);
+
+    let made = gateway.ask(Method::POST, &rotate).await.json();
+    let token = made["token"].as_str().expect("a new one");
+    assert!(token.starts_with("prh_") && token != hub.token, "{token}");
+    gateway.call(hub.call(Method::GET, "/v1/hub")).await.problem(401);
+    let audit = gateway.get("/v1/audit?action=hub.rotate_token").await.json();
+    assert_eq!(audit["data"].as_array().expect("rows").len(), 3);
+    gateway.post("/v1/hubs/hub_0000000000000/rotate-token", json!({})).await.problem(404);
 }
 
 #[tokio::test]

@@ -22,6 +22,7 @@ mod hubs;
 mod ingest;
 mod keys;
 mod limits;
+mod metrics;
 mod nodes;
 mod operator;
 mod policies;

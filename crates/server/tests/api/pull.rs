@@ -99,6 +99,7 @@ async fn a_delivery_is_leased_and_acked_with_a_result() {
         "metadata": {"session_id": "s"},
         "source": null,
         "verified": null,
+        "trace_id": null,
         "headers": [],
         "payload_size": 9,
         "payload": {"run": 7},

@@ -10,6 +10,7 @@ use super::Place;
 use super::scene::{A, B, SECOND, Scene, TENANT, Turn, edit, ids, in_line, to};
 use crate::error::Error;
 use crate::journal::Appended;
+use crate::ledger::EventQuery;
 
 pub async fn what_is_stored_comes_back_exactly(place: &dyn Place) {
     let mut scene = Scene::new(place).await;
@@ -37,6 +38,38 @@ pub async fn what_is_stored_comes_back_exactly(place: &dyn Place) {
         let stored = scene.store.event(TENANT, event.id).await.expect("readable");
         assert_eq!(stored.as_ref(), Some(&*event));
     }
+}
+
+pub async fn the_trace_of_an_event_goes_wherever_it_goes(place: &dyn Place) {
+    const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let mut scene = Scene::new(place).await;
+    let large = Bytes::from(vec![7; 70_000]);
+    let mut events = Vec::new();
+    for (text, body) in [
+        (Some(PARENT.to_owned()), Bytes::new()),
+        (None, large.clone()),
+        (Some(format!("{PARENT} rojo=1,congo=two words")), large),
+    ] {
+        events.push(edit(scene.event(&[A]), |event| {
+            event.trace = text.map(|text| text.parse().expect("a trace"));
+            event.body = body;
+        }));
+    }
+    let traces: Vec<_> = events.iter().map(|new| new.event.trace.clone()).collect();
+    let first = events[0].event.id;
+    scene.append(events.clone()).await;
+    for new in &events {
+        let stored = scene.store.event(TENANT, new.event.id).await.expect("readable");
+        assert_eq!(stored.expect("present").trace, new.event.trace);
+    }
+    let paged = scene.page(scene.page_of(A)).await.waiting;
+    assert_eq!(paged.iter().map(|one| one.event.trace.clone()).collect::<Vec<_>>(), traces);
+    let query = EventQuery { limit: 10, ..EventQuery::default() };
+    let listed = scene.store.events(TENANT, query).await.expect("listed").rows;
+    assert!(listed.iter().rev().map(|event| event.trace.clone()).eq(traces.iter().cloned()));
+    let id = DeliveryId::from_i64(scene.take_ids(1));
+    let replay = scene.store.append_deliveries(first, id, vec![to(B)], scene.now, None).await;
+    assert_eq!(replay.expect("stored")[0].event.trace, traces[0]);
 }
 
 pub async fn each_endpoint_gets_exactly_one_delivery(place: &dyn Place) {

@@ -9,6 +9,7 @@ use super::Place;
 use super::scene::{A, B, DAY, SECOND, Scene, TENANT, Turn, edit, ids, in_line, to};
 use crate::journal::Cutoffs;
 use crate::ledger::{DeliveryFilter, EventQuery};
+use crate::meter::Histogram;
 use crate::record::{DeliveryRecord, LeaseIs, NewDelivery, Settle, Settled};
 
 const SEEDS: [u64; 4] = [1, 20_260_101, 0x5eed, 0xdead_beef_cafe];
@@ -31,6 +32,27 @@ pub async fn counts_are_exact_whatever_happens(place: &dyn Place) {
         clear(&mut scene).await;
         scene.store.close().await;
     }
+}
+
+/// Every commit is counted with what is in it.
+pub async fn commits_are_counted_with_what_is_in_them(place: &dyn Place) {
+    let mut scene = Scene::new(place).await;
+    let mut events = Vec::new();
+    for _ in 0..3 {
+        events.push(scene.event_to(vec![to(A)]));
+    }
+    scene.append(events).await;
+    let vitals = scene.store.vitals();
+    let count = |histogram: &Histogram| histogram.read().counts.iter().sum::<u64>();
+    assert_eq!((vitals.append.sizes.read().sum, count(&vitals.append.sizes)), (3, 1));
+    assert_eq!(count(&vitals.append.spans), 1);
+    assert_eq!(count(&vitals.settle.sizes), 0);
+    let settles = scene.all(DeliveryFilter::default()).await;
+    let settles = settles[..2].iter().map(|record| scene.settle_of(record, Turn::Succeed));
+    scene.settle(settles.collect()).await;
+    assert_eq!((vitals.settle.sizes.read().sum, count(&vitals.settle.spans)), (2, 1));
+    assert_eq!(count(&vitals.append.sizes), 1);
+    scene.store.close().await;
 }
 
 async fn operate(scene: &mut Scene, draw: &mut Draw) {
@@ -194,6 +216,14 @@ async fn check(scene: &Scene) {
         .map(|count| ((count.endpoint, count.state.as_str()), count.deliveries))
         .collect();
     assert_eq!(counts, recount);
+    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+    for ((_, state), deliveries) in &recount {
+        *sums.entry(state).or_default() += deliveries;
+    }
+    let totals = scene.store.totals().await.expect("counted");
+    let totals: BTreeMap<&str, u64> =
+        totals.into_iter().map(|(state, deliveries)| (state.as_str(), deliveries)).collect();
+    assert_eq!(totals, sums);
 
     let mut events = 0;
     let mut query = EventQuery { limit: 50, ..EventQuery::default() };

@@ -46,6 +46,23 @@ pub async fn the_same_event_again_is_a_duplicate(place: &dyn Place) {
     assert_eq!((count(&scene).await, scene.ready(A).await.len()), (1, 1));
 }
 
+pub async fn a_duplicate_leaves_the_first_events_trace(place: &dyn Place) {
+    let mut scene = Scene::new(place).await;
+    let traced = |trace: Option<&str>| {
+        let trace = trace.map(|text| text.parse().expect("a trace"));
+        move |event: &mut Event| event.trace = trace
+    };
+    let first =
+        keyed(&mut scene, traced(Some("00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01")));
+    scene.keep(first.clone()).await;
+    for trace in [Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"), None] {
+        let again = keyed(&mut scene, traced(trace));
+        assert_eq!(scene.append(vec![again]).await, [duplicate(&first)]);
+    }
+    let stored = scene.store.event(TENANT, first.event.id).await.expect("readable");
+    assert_eq!(stored.expect("present").trace, first.event.trace);
+}
+
 pub async fn json_written_otherwise_is_the_same(place: &dyn Place) {
     let mut scene = Scene::new(place).await;
     let first = keyed(&mut scene, |_| ());

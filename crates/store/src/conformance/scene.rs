@@ -88,6 +88,7 @@ impl Scene {
             verified: None,
             headers: Vec::new(),
             filter_errors: None,
+            trace: None,
         };
         NewEvent { event: Arc::new(event), deliveries }
     }

@@ -55,6 +55,10 @@ pub(crate) const TABLES: &[Table] = &[
     ),
     configured("sources", "id, tenant_id, spec, secrets, created_at, updated_at"),
     configured("hubs", "id, tenant_id, name, sha256, created_at"),
+    Table {
+        key: &["object_id"],
+        ..configured("declarations", "object_id, tenant_id, kind, name, applied")
+    },
     configured(
         "jobs",
         "id, tenant_id, state, filter, rate_per_second, matched, replayed, skipped, \
@@ -70,7 +74,8 @@ pub(crate) const TABLES: &[Table] = &[
         ..configured(
             "events",
             "id, tenant_id, received_at, deliver_at, source_id, deliveries, verified, kind, \
-             content_type, idempotency_key, ordering_key, metadata, filter_errors, headers, body",
+             content_type, idempotency_key, ordering_key, metadata, filter_errors, headers, body, \
+             trace",
         )
     },
     Table {

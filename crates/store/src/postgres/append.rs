@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, LazyLock};
 
 use postrider_core::delivery::State;
-use postrider_core::{Delivery, DeliveryId, EventId, SourceId, Timestamp};
+use postrider_core::{Delivery, DeliveryId, EventId, SourceId, Timestamp, Trace};
 use tokio_postgres::{Row, Statement};
 
 use super::fault::{self, Fault};
@@ -22,11 +22,11 @@ use crate::stored::headers;
 
 const EVENT_COLUMNS: &str = "id, tenant_id, received_at, deliver_at, source_id, deliveries, \
      verified, kind, content_type, idempotency_key, ordering_key, metadata, filter_errors, \
-     headers, body";
+     headers, body, trace";
 
 const EVENT_ARRAYS: &str = "unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[], \
      $6::int4[], $7::bool[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], \
-     $13::text[], $14::bytea[], $15::bytea[])";
+     $13::text[], $14::bytea[], $15::bytea[], $16::text[])";
 
 const DELIVERY_COLUMNS: &str = "id, tenant_id, event_id, endpoint_id, born, at, attempts, \
      deferrals, tries, fence, state, place, replay, line, turn";
@@ -37,16 +37,16 @@ static PLAIN: LazyLock<String> = LazyLock::new(|| {
         "WITH made AS (INSERT INTO events ({EVENT_COLUMNS}) SELECT * FROM {EVENT_ARRAYS}), \
          sent AS (INSERT INTO unfinished ({DELIVERY_COLUMNS}) \
              SELECT id, tenant_id, event_id, endpoint_id, born, born, 0, 0, 0, 0, 0, place, \
-                 false, NULL, NULL FROM unnest($16::int8[], $17::int8[], $18::int8[], $19::int8[], \
-                 $20::int8[], $21::int2[]) d (id, tenant_id, event_id, endpoint_id, born, place)), \
+                 false, NULL, NULL FROM unnest($17::int8[], $18::int8[], $19::int8[], $20::int8[], \
+                 $21::int8[], $22::int2[]) d (id, tenant_id, event_id, endpoint_id, born, place)), \
          counted AS (INSERT INTO delivery_counts (endpoint_id, tenant_id, n, state, slot) \
-             SELECT endpoint_id, tenant_id, n, 0, $27::int2 \
-                 FROM unnest($22::int8[], $23::int8[], $24::int8[]) \
+             SELECT endpoint_id, tenant_id, n, 0, $28::int2 \
+                 FROM unnest($23::int8[], $24::int8[], $25::int8[]) \
                  c (endpoint_id, tenant_id, n) \
              ON CONFLICT (endpoint_id, state, slot) \
                  DO UPDATE SET n = delivery_counts.n + excluded.n) \
          INSERT INTO event_counts (tenant_id, n, slot) \
-             SELECT tenant_id, n, $27::int2 FROM unnest($25::int8[], $26::int8[]) c (tenant_id, n) \
+             SELECT tenant_id, n, $28::int2 FROM unnest($26::int8[], $27::int8[]) c (tenant_id, n) \
              ON CONFLICT (tenant_id, slot) DO UPDATE SET n = event_counts.n + excluded.n"
     )
 });
@@ -100,19 +100,19 @@ static CAREFUL: LazyLock<String> = LazyLock::new(|| {
                      (PARTITION BY d.endpoint_id, d.line ORDER BY d.ordinal) AS base \
                      FROM (SELECT d.*, \
                          CASE WHEN d.line IS NOT NULL AND d.nth = 1 THEN {last} END AS last \
-                         FROM (SELECT d.*, {NTH} FROM unnest($16::int8[], $17::int8[], \
-                             $18::int8[], $19::int8[], $20::int8[], $21::int2[], $22::text[], \
-                             $23::bool[]) WITH ORDINALITY d (id, tenant_id, event_id, \
+                         FROM (SELECT d.*, {NTH} FROM unnest($17::int8[], $18::int8[], \
+                             $19::int8[], $20::int8[], $21::int8[], $22::int2[], $23::text[], \
+                             $24::bool[]) WITH ORDINALITY d (id, tenant_id, event_id, \
                              endpoint_id, born, place, line, keyed, ordinal) \
                              WHERE NOT d.keyed OR d.event_id IN (SELECT event_id FROM free)) d \
                          ORDER BY d.endpoint_id, d.line, d.ordinal) d) d \
              RETURNING id, tenant_id, endpoint_id, place), \
          counted AS (INSERT INTO delivery_counts (endpoint_id, tenant_id, n, state, slot) \
-             SELECT endpoint_id, min(tenant_id), count(*), 0, $24::int2 FROM sent GROUP BY endpoint_id \
+             SELECT endpoint_id, min(tenant_id), count(*), 0, $25::int2 FROM sent GROUP BY endpoint_id \
              ON CONFLICT (endpoint_id, state, slot) \
                  DO UPDATE SET n = delivery_counts.n + excluded.n), \
          tallied AS (INSERT INTO event_counts (tenant_id, n, slot) \
-             SELECT tenant_id, count(*), $24::int2 FROM made GROUP BY tenant_id \
+             SELECT tenant_id, count(*), $25::int2 FROM made GROUP BY tenant_id \
              ON CONFLICT (tenant_id, slot) DO UPDATE SET n = event_counts.n + excluded.n) \
          SELECT 1, event_id FROM free UNION ALL SELECT 2, id FROM sent WHERE place = 3",
         place = place_in_line("d.last IS NOT NULL"),
@@ -244,6 +244,7 @@ struct Events<'a> {
     filter_errors: Vec<Option<Text<'a>>>,
     headers: Vec<Option<Vec<u8>>>,
     body: Vec<&'a [u8]>,
+    trace: Vec<Option<String>>,
 }
 
 impl<'a> Events<'a> {
@@ -274,6 +275,7 @@ impl<'a> Events<'a> {
                 (!new.event.headers.is_empty()).then(|| headers::encode(&new.event.headers))
             }),
             body: each(events, |new| &new.event.body[..]),
+            trace: each(events, |new| new.event.trace.as_ref().map(Trace::to_string)),
         }
     }
 
@@ -294,6 +296,7 @@ impl<'a> Events<'a> {
             &self.filter_errors,
             &self.headers,
             &self.body,
+            &self.trace,
         ]
     }
 }

@@ -1,14 +1,15 @@
 //! Who changed what.
 
-use postrider_core::{KeyId, TenantId};
+use postrider_core::TenantId;
 use tokio_postgres::Row;
 
 use super::rows;
 use super::session::{Param, Session};
 use super::text::Text;
-use crate::audit::{Actor, Audit, AuditQuery, AuditRecord};
+use crate::audit::{Audit, AuditQuery, AuditRecord};
 use crate::error::Error;
 use crate::journal::MAX_PAGE;
+use crate::stored::code;
 
 /// Writes the row of a change that the same transaction makes.
 pub(crate) async fn note(session: &Session, audit: &Audit, subject: &str) -> Result<(), Error> {
@@ -24,10 +25,7 @@ pub(crate) async fn note_each(
     const SQL: &str = "INSERT INTO audit (at, tenant_id, key_id, action, detail, subject) \
          SELECT $1::int8, $2::int8, $3::int8, $4::text, $5::text, subject \
          FROM unnest($6::text[]) s (subject)";
-    let key = match audit.actor {
-        Actor::Key(key) => Some(key.as_i64()),
-        Actor::Gateway => None,
-    };
+    let key = code::actor(audit.actor);
     let subjects: Vec<Text<'_>> = subjects.iter().map(|subject| Text(subject)).collect();
     let tenant = audit.tenant.map(|tenant| tenant.0);
     let detail = audit.detail.as_deref().map(Text);
@@ -61,8 +59,7 @@ fn record(row: &Row) -> Result<AuditRecord, Error> {
         id: rows::get(row, 0)?,
         at: rows::time(row, 1)?,
         tenant: rows::get::<Option<i64>>(row, 2)?.map(TenantId),
-        actor: rows::get::<Option<i64>>(row, 3)?
-            .map_or(Actor::Gateway, |key| Actor::Key(KeyId::from_i64(key))),
+        actor: code::decode_actor(rows::get(row, 3)?),
         action: rows::text(row, 4)?,
         subject: rows::text(row, 5)?,
         detail: rows::optional_text(row, 6)?,

@@ -8,7 +8,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use super::link::{Base, Link};
 use super::partitions;
 use super::presence::Presence;
-use super::session::Session;
+use super::session::{Pace, Session};
 use crate::error::Error;
 
 /// Where what retention removes is counted, by whichever node does that. It is also where one of the
@@ -35,6 +35,15 @@ impl Changes {
         let session = link.as_mut().ok_or(Error::Closed)?.session(&self.base).await?;
         session.script("BEGIN").await?;
         Ok(Change { link, open: true })
+    }
+
+    /// A connection for something that may have to wait, on which nobody else's changes do.
+    pub(crate) async fn connect_apart(&self) -> Result<Session, Error> {
+        self.presence.check()?;
+        if self.link.lock().await.is_none() {
+            return Err(Error::Closed);
+        }
+        Ok(Session::open(&self.base.address, &self.base.options, Pace::Patient).await?)
     }
 
     /// Makes the parts of the coming days, apart from every other change: it holds up readers.

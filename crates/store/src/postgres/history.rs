@@ -1,5 +1,6 @@
 //! Single questions about history: one event, one delivery, its attempts, the counts.
 
+use postrider_core::delivery::State;
 use postrider_core::{DeliveryId, EndpointId, EventId, TenantId};
 
 use super::rows::{self, Body};
@@ -115,6 +116,14 @@ pub(crate) async fn counts(session: &Session, tenant: TenantId) -> Result<Vec<Co
             })
         })
         .collect()
+}
+
+pub(crate) async fn totals(session: &Session) -> Result<Vec<(State, u64)>, Error> {
+    const SQL: &str = "SELECT state, sum(n)::int8 FROM delivery_counts \
+         GROUP BY state HAVING sum(n) > 0 ORDER BY state";
+    let found = session.rows(SQL, &[]).await?;
+    let total = |row| Ok((rows::state(row, 0)?, rows::get::<i64>(row, 1)?.unsigned_abs()));
+    found.iter().map(total).collect()
 }
 
 pub(crate) async fn event_count(session: &Session, tenant: TenantId) -> Result<u64, Error> {

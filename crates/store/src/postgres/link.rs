@@ -9,12 +9,14 @@ use super::complaints::Complaints;
 use super::config::{BRISK_PATIENCE, FIRST_PAUSE, LONGEST_PAUSE, Options};
 use super::session::{Pace, Session};
 use crate::error::Error;
+use crate::vitals::Vitals;
 
 /// What every connection is made from.
 pub(crate) struct Base {
     pub(crate) address: Address,
     pub(crate) options: Options,
     pub(crate) complaints: Arc<Complaints>,
+    pub(crate) vitals: Arc<Vitals>,
 }
 
 impl Base {
@@ -25,6 +27,7 @@ impl Base {
             address: self.address.clone(),
             options: Options { patience, ..self.options },
             complaints: Arc::clone(&self.complaints),
+            vitals: Arc::clone(&self.vitals),
         }
     }
 }

@@ -27,6 +27,10 @@ impl Readers {
 
     /// A connection for one question.
     pub(crate) async fn session(&self) -> Result<Reader<'_>, Error> {
+        self.base.vitals.watch(self.find().await)
+    }
+
+    async fn find(&self) -> Result<Reader<'_>, Error> {
         let waiting = self.wait()?;
         let permit = self.permits.acquire().await.map_err(|_| Error::Closed)?;
         drop(waiting);

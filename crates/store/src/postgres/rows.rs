@@ -77,7 +77,7 @@ pub(crate) fn hot(row: &Row) -> Result<Hot, Error> {
 /// The columns that [`event_at`] reads, in its order; the body apart.
 pub(crate) const EVENT: &str = "e.id, e.tenant_id, e.received_at, e.deliver_at, e.kind, \
      e.content_type, e.idempotency_key, e.ordering_key, e.metadata, e.source_id, e.verified, \
-     e.filter_errors, e.headers";
+     e.filter_errors, e.headers, e.trace";
 
 /// The event `e` of a delivery `u`, to be joined. It is written so that the server looks it up by its
 /// key in the one part where it can be, whatever it thinks of the size of the table.
@@ -85,7 +85,7 @@ pub(crate) const EVENT_OF_DELIVERY: &str =
     "LATERAL (SELECT * FROM events e WHERE e.id = u.event_id OFFSET 0) e";
 
 /// How many columns [`EVENT`] has: where the body is, if it follows.
-pub(crate) const AFTER_EVENT: usize = 13;
+pub(crate) const AFTER_EVENT: usize = 14;
 
 /// Whether the body follows the columns of [`EVENT`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,6 +113,8 @@ pub(crate) fn event_at(row: &Row, first: usize, body: Body) -> Result<Event, Err
             .map(headers::decode)
             .transpose()?
             .unwrap_or_default(),
+        // One that cannot be read keeps nothing from being delivered.
+        trace: get::<Option<&str>>(row, first + 13)?.and_then(|text| text.parse().ok()),
         body: match body {
             Body::Follows => Bytes::copy_from_slice(get(row, first + AFTER_EVENT)?),
             Body::LeftOut => Bytes::new(),
@@ -154,7 +156,7 @@ pub(crate) fn count(row: &Row, column: usize) -> Result<u32, Error> {
     Ok(get::<i32>(row, column)?.cast_unsigned())
 }
 
-fn small(row: &Row, column: usize) -> Result<i64, Error> {
+pub(crate) fn small(row: &Row, column: usize) -> Result<i64, Error> {
     Ok(get::<i16>(row, column)?.into())
 }
 

@@ -42,6 +42,12 @@ const MIGRATIONS: &[Migration] = &[
         name: "dashboard",
         sql: include_str!("migrations/0003_dashboard.sql"),
     },
+    Migration {
+        version: 4,
+        oldest: 2,
+        name: "production",
+        sql: include_str!("migrations/0004_production.sql"),
+    },
 ];
 
 /// What was done to a schema.

@@ -13,6 +13,7 @@ use crate::stored::words::to_json;
 
 pub(crate) const SOURCE: &str = "source";
 pub(crate) const ENDPOINT: &str = "endpoint";
+pub(crate) const DECLARATION: &str = "declaration";
 
 pub(crate) async fn sources(session: &Session, keyring: &Keyring) -> Result<Vec<Source>, Error> {
     const SQL: &str = "SELECT id, tenant_id, spec, secrets, created_at, updated_at \
@@ -60,7 +61,19 @@ pub(crate) async fn delete_source(session: &Session, id: SourceId) -> Result<(),
     }
 }
 
-const TABLES: [(&str, &str); 2] = [(ENDPOINT, "endpoints"), (SOURCE, "sources")];
+/// Where sealed values are kept.
+struct Kept {
+    kind: &'static str,
+    table: &'static str,
+    id: &'static str,
+    sealed: &'static str,
+}
+
+const TABLES: [Kept; 3] = [
+    Kept { kind: ENDPOINT, table: "endpoints", id: "id", sealed: "secrets" },
+    Kept { kind: SOURCE, table: "sources", id: "id", sealed: "secrets" },
+    Kept { kind: DECLARATION, table: "declarations", id: "object_id", sealed: "applied" },
+];
 
 /// Seals with the newest key what is sealed with another. Returns how many rows that were.
 pub(crate) async fn reseal(session: &Session, keyring: &Keyring) -> Result<u64, Error> {
@@ -69,10 +82,10 @@ pub(crate) async fn reseal(session: &Session, keyring: &Keyring) -> Result<u64, 
     session
         .execute("UPDATE meta SET value = $2 WHERE name = $1", &[&PROOF, &seal_proof(keyring)])
         .await?;
-    for (kind, table) in TABLES {
-        let update = format!("UPDATE {table} SET secrets = $2 WHERE id = $1");
-        for row in session.rows(&format!("SELECT id, secrets FROM {table} FOR UPDATE"), &[]).await?
-        {
+    for Kept { kind, table, id, sealed } in TABLES {
+        let select = format!("SELECT {id}, {sealed} FROM {table} FOR UPDATE");
+        let update = format!("UPDATE {table} SET {sealed} = $2 WHERE {id} = $1");
+        for row in session.rows(&select, &[]).await? {
             let (id, sealed): (i64, &[u8]) = (rows::get(&row, 0)?, rows::get(&row, 1)?);
             let what = || format!("the secrets of {kind} {id}");
             if key_id_of(sealed).map_err(|error| error.of(what()))? == newest {
@@ -90,7 +103,7 @@ pub(crate) async fn reseal(session: &Session, keyring: &Keyring) -> Result<u64, 
 /// Whether anything in the database needs a key to be read.
 pub(crate) async fn has_sealed(session: &Session) -> Result<bool, Error> {
     const SQL: &str = "SELECT EXISTS (SELECT 1 FROM endpoints) OR EXISTS (SELECT 1 FROM sources) \
-         OR EXISTS (SELECT 1 FROM meta WHERE name = $1)";
+         OR EXISTS (SELECT 1 FROM declarations) OR EXISTS (SELECT 1 FROM meta WHERE name = $1)";
     match session.row(SQL, &[&PROOF]).await? {
         Some(row) => rows::get(&row, 0),
         None => Ok(false),
@@ -109,8 +122,8 @@ fn seal_proof(keyring: &Keyring) -> Vec<u8> {
 pub(crate) async fn prove_key(session: &Session, keyring: &Keyring) -> Result<(), Error> {
     const FIRST: &str = "INSERT INTO meta (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING";
     // What was there before, or was copied, says it too.
-    for (kind, table) in TABLES {
-        let any = format!("SELECT id, secrets FROM {table} ORDER BY id LIMIT 1");
+    for Kept { kind, table, id, sealed } in TABLES {
+        let any = format!("SELECT {id}, {sealed} FROM {table} ORDER BY {id} LIMIT 1");
         if let Some(row) = session.row(&any, &[]).await? {
             let (id, sealed): (i64, &[u8]) = (rows::get(&row, 0)?, rows::get(&row, 1)?);
             let opened = keyring.open(&context(kind, id), sealed);

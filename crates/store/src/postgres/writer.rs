@@ -2,6 +2,7 @@
 //! the server has it on disk.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::append::{self, find_earlier};
 use super::config::MAX_TRIES;
@@ -18,6 +19,7 @@ use super::slots::Slots;
 use crate::error::Error;
 use crate::journal::Appended;
 use crate::record::{Event, NewEvent, Settle, Settled};
+use crate::vitals::Load;
 
 /// What a writer needs.
 pub(crate) struct Writer {
@@ -109,9 +111,11 @@ impl Writer {
     ) -> Result<Written, Fault> {
         let (slot, mut tries) = (self.slots.writer(self.index), 1);
         loop {
+            let started = Instant::now();
             match together(session, statements, works, slot).await {
                 Ok(written) => {
                     self.leftovers.add(written.settled.len());
+                    self.base.vitals.committed(written.load(), started.elapsed());
                     return Ok(written);
                 }
                 Err(Fault::Undone(_)) if tries < MAX_TRIES => tries += 1,
@@ -139,6 +143,12 @@ fn refuse(works: Vec<Work>, error: &Error) {
 struct Written {
     appended: Vec<Option<Appended>>,
     settled: Vec<Settled>,
+}
+
+impl Written {
+    fn load(&self) -> Load {
+        Load { appended: self.appended.len(), settled: self.settled.len() }
+    }
 }
 
 /// One transaction in one round trip.

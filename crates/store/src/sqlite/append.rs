@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use postrider_core::delivery::State;
-use postrider_core::{Delivery, DeliveryId, EventId, SourceId, Timestamp};
+use postrider_core::{Delivery, DeliveryId, EventId, SourceId, Timestamp, Trace};
 use rusqlite::params;
 
 use super::batch::Batch;
@@ -18,8 +18,8 @@ use crate::stored::headers;
 
 const INSERT_EVENT: &str = "INSERT INTO events (id, tenant_id, received_at, deliver_at, deliveries, \
      kind, content_type, idempotency_key, ordering_key, metadata, source_id, verified, \
-     filter_errors, headers, body) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15) \
+     filter_errors, headers, body, trace) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16) \
      ON CONFLICT DO NOTHING";
 
 const INSERT_DELIVERY: &str = "INSERT INTO deliveries (id, tenant_id, event_id, endpoint_id, state, \
@@ -27,6 +27,7 @@ const INSERT_DELIVERY: &str = "INSERT INTO deliveries (id, tenant_id, event_id, 
      VALUES (?1, ?2, ?3, ?4, 0, ?5, 0, 0, 0, 0, ?6, ?7, ?7, ?8)";
 
 pub(crate) fn append(batch: &mut Batch<'_>, events: &[NewEvent]) -> Result<Vec<Appended>, Error> {
+    batch.load.appended += events.len();
     events
         .iter()
         .map(|new| {
@@ -93,6 +94,7 @@ fn store_event(batch: &mut Batch<'_>, new: &NewEvent) -> Result<bool, Error> {
         event.filter_errors,
         headers,
         &event.body[..],
+        event.trace.as_ref().map(Trace::to_string),
     ])?;
     if inserted == 0 {
         return Ok(false);

@@ -1,22 +1,20 @@
 //! Who changed what.
 
-use postrider_core::{KeyId, TenantId};
+use postrider_core::TenantId;
 use rusqlite::{Connection, Row, params};
 
 use super::batch::Batch;
 use super::rows;
-use crate::audit::{Actor, Audit, AuditQuery, AuditRecord};
+use crate::audit::{Audit, AuditQuery, AuditRecord};
 use crate::error::Error;
 use crate::journal::MAX_PAGE;
+use crate::stored::code;
 
 /// Writes the row of a change that the same transaction makes.
 pub(crate) fn note(batch: &mut Batch<'_>, audit: &Audit, subject: &str) -> Result<(), Error> {
     const SQL: &str = "INSERT INTO audit (at, tenant_id, key_id, action, subject, detail) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-    let key = match audit.actor {
-        Actor::Key(key) => Some(key.as_i64()),
-        Actor::Gateway => None,
-    };
+    let key = code::actor(audit.actor);
     batch.conn.prepare_cached(SQL)?.execute(params![
         audit.at.as_millis(),
         audit.tenant.map(|tenant| tenant.0),
@@ -53,9 +51,7 @@ fn record(row: &Row<'_>) -> Result<AuditRecord, Error> {
         id: row.get(0)?,
         at: rows::time(row, 1)?,
         tenant: row.get::<_, Option<i64>>(2)?.map(TenantId),
-        actor: row
-            .get::<_, Option<i64>>(3)?
-            .map_or(Actor::Gateway, |key| Actor::Key(KeyId::from_i64(key))),
+        actor: code::decode_actor(row.get(3)?),
         action: row.get(4)?,
         subject: row.get(5)?,
         detail: row.get(6)?,

@@ -9,6 +9,7 @@ use rusqlite::{CachedStatement, Connection};
 
 use crate::error::Error;
 use crate::stored::code;
+use crate::vitals::Load;
 
 pub(crate) struct Batch<'c> {
     pub(crate) conn: &'c Connection,
@@ -16,6 +17,7 @@ pub(crate) struct Batch<'c> {
     pub(crate) insert_delivery: Kept<'c>,
     pub(crate) settle: Kept<'c>,
     pub(crate) counts: Counts,
+    pub(crate) load: Load,
 }
 
 /// A statement that is looked up once in a transaction, not once in a command.
@@ -58,6 +60,7 @@ impl<'c> Batch<'c> {
             insert_delivery: Kept::default(),
             settle: Kept::default(),
             counts: Counts::default(),
+            load: Load::default(),
         }
     }
 
@@ -76,7 +79,7 @@ impl<'c> Batch<'c> {
         self.counts.events(tenant, by);
     }
 
-    /// Writes the counts: one statement for each that changed, however many rows did.
+    /// Vitals the counts: one statement for each that changed, however many rows did.
     pub(crate) fn finish(self) -> Result<(), Error> {
         self.counts.write(self.conn)
     }

@@ -55,6 +55,20 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, Error> {
     Ok(Opened { path, lock, writer })
 }
 
+/// A database that is nowhere but in memory, and gone when it is closed.
+pub(crate) fn in_memory(options: &Options) -> Result<Connection, Error> {
+    let conn = Connection::open_in_memory()?;
+    conn.set_prepared_statement_cache_capacity(PREPARED_STATEMENTS);
+    conn.pragma_update(None, "temp_store", "MEMORY")?;
+    conn.pragma_update(None, "foreign_keys", false)?;
+    conn.pragma_update(None, "page_size", PAGE_BYTES)?;
+    schema::migrate(&conn)?;
+    if let Some(max) = options.max_pages {
+        conn.pragma_update_and_check(None, "max_page_count", max, |_| Ok(()))?;
+    }
+    Ok(conn)
+}
+
 /// A connection that only reads.
 pub(crate) fn connect_reader(path: &Path, options: &Options) -> Result<Connection, Error> {
     let conn = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY, options)?;

@@ -102,6 +102,16 @@ pub(crate) fn counts(conn: &Connection, tenant: TenantId) -> Result<Vec<Count>, 
         .collect()
 }
 
+pub(crate) fn totals(conn: &Connection) -> Result<Vec<(State, u64)>, Error> {
+    const SQL: &str =
+        "SELECT state, sum(n) FROM delivery_counts GROUP BY state HAVING sum(n) > 0 ORDER BY state";
+    conn.prepare_cached(SQL)?
+        .query_and_then((), |row| {
+            Ok((code::decode_state(row.get(0)?)?, row.get::<_, i64>(1)?.unsigned_abs()))
+        })?
+        .collect()
+}
+
 pub(crate) fn event_count(conn: &Connection, tenant: TenantId) -> Result<u64, Error> {
     let count: Option<i64> = conn
         .prepare_cached("SELECT n FROM event_counts WHERE tenant_id = ?1")?

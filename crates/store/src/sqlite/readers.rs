@@ -11,13 +11,22 @@ use tokio::sync::oneshot;
 
 use super::config::{Options, READ_QUEUE};
 use super::file;
+use super::writer::Inline;
 use crate::error::Error;
+use crate::vitals::Vitals;
 
 type Question = Box<dyn FnOnce(&Connection) + Send>;
 
 /// A queue of questions and the threads that serve it.
 pub(crate) struct Readers {
-    questions: RwLock<Option<SyncSender<Question>>>,
+    way: Way,
+    vitals: Arc<Vitals>,
+}
+
+enum Way {
+    Queue(RwLock<Option<SyncSender<Question>>>),
+    /// Whoever asks finds the answer too.
+    Inline(Inline),
 }
 
 impl Readers {
@@ -27,6 +36,7 @@ impl Readers {
         count: usize,
         path: &Path,
         options: &Options,
+        vitals: &Arc<Vitals>,
     ) -> Result<(Self, Vec<JoinHandle<()>>), Error> {
         let (sender, receiver) = sync_channel(READ_QUEUE);
         let receiver = Arc::new(Mutex::new(receiver));
@@ -40,7 +50,13 @@ impl Readers {
                 .map_err(|error| Error::Unavailable(error.to_string()))?;
             threads.push(thread);
         }
-        Ok((Self { questions: RwLock::new(Some(sender)) }, threads))
+        let way = Way::Queue(RwLock::new(Some(sender)));
+        Ok((Self { way, vitals: Arc::clone(vitals) }, threads))
+    }
+
+    /// Without threads: on the connection that the writer uses.
+    pub(crate) fn inline(conn: Inline, vitals: &Arc<Vitals>) -> Self {
+        Self { way: Way::Inline(conn), vitals: Arc::clone(vitals) }
     }
 
     /// Answers `question` from one snapshot.
@@ -48,6 +64,20 @@ impl Readers {
         &self,
         question: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
+        self.vitals.watch(self.pose(question).await)
+    }
+
+    async fn pose<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let queue = match &self.way {
+            Way::Queue(queue) => queue,
+            Way::Inline(conn) => {
+                let conn = conn.lock().unwrap_or_else(PoisonError::into_inner);
+                return in_snapshot(conn.as_ref().ok_or(Error::Closed)?, question);
+            }
+        };
         let (reply, answer) = oneshot::channel();
         let asked: Question = Box::new(move |conn| {
             if !reply.is_closed() {
@@ -56,7 +86,7 @@ impl Readers {
             }
         });
         {
-            let questions = self.questions.read().unwrap_or_else(PoisonError::into_inner);
+            let questions = queue.read().unwrap_or_else(PoisonError::into_inner);
             let sender = questions.as_ref().ok_or(Error::Closed)?;
             sender.try_send(asked).map_err(|error| match error {
                 TrySendError::Full(_) => Error::Overloaded,
@@ -67,7 +97,14 @@ impl Readers {
     }
 
     pub(crate) fn close(&self) {
-        self.questions.write().unwrap_or_else(PoisonError::into_inner).take();
+        match &self.way {
+            Way::Queue(queue) => {
+                queue.write().unwrap_or_else(PoisonError::into_inner).take();
+            }
+            Way::Inline(conn) => {
+                conn.lock().unwrap_or_else(PoisonError::into_inner).take();
+            }
+        }
     }
 }
 

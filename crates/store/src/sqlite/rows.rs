@@ -67,7 +67,7 @@ pub(crate) fn hot(row: &Row<'_>) -> Result<Hot, Error> {
 
 /// The columns that [`event`] reads, in its order; the body apart.
 pub(crate) const EVENT: &str = "id, tenant_id, received_at, deliver_at, kind, content_type, \
-     idempotency_key, ordering_key, metadata, source_id, verified, filter_errors, headers";
+     idempotency_key, ordering_key, metadata, source_id, verified, filter_errors, headers, trace";
 
 pub(crate) fn event(row: &Row<'_>, body: Bytes) -> Result<Event, Error> {
     Ok(Event {
@@ -84,6 +84,8 @@ pub(crate) fn event(row: &Row<'_>, body: Bytes) -> Result<Event, Error> {
         verified: row.get(10)?,
         filter_errors: row.get(11)?,
         headers: blob(row, 12)?.map(headers::decode).transpose()?.unwrap_or_default(),
+        // One that cannot be read keeps nothing from being delivered.
+        trace: row.get_ref(13)?.as_str_or_null()?.and_then(|text| text.parse().ok()),
         body,
     })
 }
@@ -94,7 +96,7 @@ pub(crate) fn load_event(conn: &Connection, id: EventId) -> Result<Option<Event>
         conn.prepare_cached(&format!("SELECT {EVENT}, body FROM events WHERE id = ?1"))?;
     let mut rows = statement.query((id.as_i64(),))?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    let body = Bytes::copy_from_slice(blob(row, 13)?.unwrap_or_default());
+    let body = Bytes::copy_from_slice(blob(row, 14)?.unwrap_or_default());
     event(row, body).map(Some)
 }
 

@@ -22,6 +22,11 @@ const MIGRATIONS: &[Migration] = &[
     Migration { version: 3, name: "leases", sql: include_str!("migrations/0003_leases.sql") },
     Migration { version: 4, name: "nodes", sql: include_str!("migrations/0004_nodes.sql") },
     Migration { version: 5, name: "dashboard", sql: include_str!("migrations/0005_dashboard.sql") },
+    Migration {
+        version: 6,
+        name: "production",
+        sql: include_str!("migrations/0006_production.sql"),
+    },
 ];
 
 /// Brings the database from the version it has to [`VERSION`]; each migration is one transaction.

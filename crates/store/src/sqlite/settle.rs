@@ -37,6 +37,7 @@ pub(crate) fn settle(batch: &mut Batch<'_>, settles: &[Settle]) -> Result<Vec<Se
     // Tenures that were looked up: nobody takes one over in the middle of this.
     let mut known: HashMap<Tenure, bool> = HashMap::new();
     let mut settled = Vec::with_capacity(settles.len());
+    batch.load.settled += settles.len();
     for settle in settles {
         let held = match settle.tenure {
             None => true,

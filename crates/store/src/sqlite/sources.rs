@@ -31,6 +31,7 @@ pub(crate) fn sources(conn: &Connection, keyring: &Keyring) -> Result<Vec<Source
 
 pub(crate) const SOURCE: &str = "source";
 pub(crate) const ENDPOINT: &str = "endpoint";
+pub(crate) const DECLARATION: &str = "declaration";
 
 pub(crate) fn put_source(
     batch: &mut Batch<'_>,
@@ -84,8 +85,8 @@ pub(crate) fn seal_plain(conn: &Connection, keyring: &Keyring) -> Result<u64, Er
 
 /// Whether anything in the database needs a key to be read.
 pub(crate) fn has_sealed(conn: &Connection) -> Result<bool, Error> {
-    for (_, table) in TABLES {
-        let mut select = conn.prepare(&format!("SELECT secrets FROM {table}"))?;
+    for Kept { table, sealed, .. } in TABLES {
+        let mut select = conn.prepare(&format!("SELECT {sealed} FROM {table}"))?;
         let mut stored = select.query(())?;
         while let Some(row) = stored.next()? {
             if !is_plain(row.get_ref(0)?.as_blob()?) {
@@ -96,7 +97,19 @@ pub(crate) fn has_sealed(conn: &Connection) -> Result<bool, Error> {
     Ok(false)
 }
 
-const TABLES: [(&str, &str); 2] = [(ENDPOINT, "endpoints"), (SOURCE, "sources")];
+/// Where sealed values are kept.
+struct Kept {
+    kind: &'static str,
+    table: &'static str,
+    id: &'static str,
+    sealed: &'static str,
+}
+
+const TABLES: [Kept; 3] = [
+    Kept { kind: ENDPOINT, table: "endpoints", id: "id", sealed: "secrets" },
+    Kept { kind: SOURCE, table: "sources", id: "id", sealed: "secrets" },
+    Kept { kind: DECLARATION, table: "declarations", id: "object_id", sealed: "applied" },
+];
 
 fn is_plain(stored: &[u8]) -> bool {
     matches!(stored.first(), Some(b'[' | b'{'))
@@ -108,9 +121,10 @@ fn rewrite(
     mut change: impl FnMut(&str, i64, &[u8]) -> Result<Option<Vec<u8>>, Error>,
 ) -> Result<u64, Error> {
     let mut changed = 0;
-    for (kind, table) in TABLES {
-        let mut select = conn.prepare(&format!("SELECT id, secrets FROM {table}"))?;
-        let mut update = conn.prepare(&format!("UPDATE {table} SET secrets = ?2 WHERE id = ?1"))?;
+    for Kept { kind, table, id, sealed } in TABLES {
+        let mut select = conn.prepare(&format!("SELECT {id}, {sealed} FROM {table}"))?;
+        let mut update =
+            conn.prepare(&format!("UPDATE {table} SET {sealed} = ?2 WHERE {id} = ?1"))?;
         let stored: Vec<(i64, Vec<u8>)> = select
             .query_map((), |row| Ok((row.get(0)?, row.get(1)?)))?
             .collect::<Result<_, _>>()?;

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
@@ -18,12 +18,24 @@ use super::config::{
 use super::file::Lock;
 use crate::error::Error;
 use crate::journal::Urgency;
+use crate::vitals::{Load, Vitals};
 
 /// The way to the writer.
 pub(crate) struct Writer {
-    queue: RwLock<Option<SyncSender<Box<dyn Work>>>>,
+    way: Way,
     queued_bytes: Arc<AtomicUsize>,
+    vitals: Arc<Vitals>,
 }
+
+enum Way {
+    /// To a thread that serves everybody who waits.
+    Queue(RwLock<Option<SyncSender<Box<dyn Work>>>>),
+    /// Whoever asks does it, at once and alone.
+    Inline(Inline),
+}
+
+/// A connection that whoever asks uses for a moment; none when it is closed.
+pub(crate) type Inline = Arc<Mutex<Option<Connection>>>;
 
 /// All that the thread owns, and gives up in order when it ends.
 pub(crate) struct Belongings {
@@ -33,6 +45,7 @@ pub(crate) struct Belongings {
     pub(crate) others: Vec<JoinHandle<()>>,
     pub(crate) lock: Lock,
     pub(crate) finished: watch::Sender<bool>,
+    pub(crate) vitals: Arc<Vitals>,
 }
 
 /// What a command costs, to bound queues and transactions.
@@ -59,11 +72,19 @@ impl Writer {
         let (sender, receiver) = sync_channel(WRITE_QUEUE);
         let queued_bytes = Arc::new(AtomicUsize::new(0));
         let taken = Arc::clone(&queued_bytes);
+        let vitals = Arc::clone(&belongings.vitals);
         let thread = thread::Builder::new()
             .name("store-writer".to_owned())
             .spawn(move || serve(belongings, &receiver, &taken))
             .map_err(|error| Error::Unavailable(error.to_string()))?;
-        Ok((Self { queue: RwLock::new(Some(sender)), queued_bytes }, thread))
+        let way = Way::Queue(RwLock::new(Some(sender)));
+        Ok((Self { way, queued_bytes, vitals }, thread))
+    }
+
+    /// Without a thread: every command is a commit of its own, done when it is submitted. The same
+    /// calls in the same order come to the same, which a simulation needs.
+    pub(crate) fn inline(conn: Inline, vitals: Arc<Vitals>) -> Self {
+        Self { way: Way::Inline(conn), queued_bytes: Arc::default(), vitals }
     }
 
     /// Runs `command` in the next transaction and answers when it is committed. The command is run a
@@ -81,19 +102,27 @@ impl Writer {
         let (reply, answer) = oneshot::channel();
         let work = Command { cost, urgency, run: command, outcome: None, reply };
         let queued = self.enqueue(Box::new(work));
+        let vitals = Arc::clone(&self.vitals);
         async move {
-            queued?;
-            answer.await.map_err(|_| Error::Closed)?
+            let answer = match queued {
+                Ok(()) => answer.await.unwrap_or(Err(Error::Closed)),
+                Err(error) => Err(error),
+            };
+            vitals.watch(answer)
         }
     }
 
     fn enqueue(&self, work: Box<dyn Work>) -> Result<(), Error> {
+        let queue = match &self.way {
+            Way::Queue(queue) => queue,
+            Way::Inline(conn) => return self.do_now(conn, work),
+        };
         let bytes = work.cost().bytes;
         let before = self.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
         let sent = if before > 0 && before.saturating_add(bytes) > WRITE_QUEUE_BYTES {
             Err(Error::Overloaded)
         } else {
-            let queue = self.queue.read().unwrap_or_else(PoisonError::into_inner);
+            let queue = queue.read().unwrap_or_else(PoisonError::into_inner);
             queue.as_ref().ok_or(Error::Closed).and_then(|sender| {
                 sender.try_send(work).map_err(|error| match error {
                     TrySendError::Full(_) => Error::Overloaded,
@@ -107,20 +136,34 @@ impl Writer {
         sent
     }
 
+    fn do_now(&self, conn: &Mutex<Option<Connection>>, work: Box<dyn Work>) -> Result<(), Error> {
+        let conn = conn.lock().unwrap_or_else(PoisonError::into_inner);
+        let conn = conn.as_ref().ok_or(Error::Closed)?;
+        commit(conn, vec![work], &mut Complaints::default(), &self.vitals, || {});
+        Ok(())
+    }
+
     pub(crate) fn close(&self) {
-        self.queue.write().unwrap_or_else(PoisonError::into_inner).take();
+        match &self.way {
+            Way::Queue(queue) => {
+                queue.write().unwrap_or_else(PoisonError::into_inner).take();
+            }
+            Way::Inline(conn) => {
+                conn.lock().unwrap_or_else(PoisonError::into_inner).take();
+            }
+        }
     }
 }
 
 fn serve(belongings: Belongings, queue: &Receiver<Box<dyn Work>>, queued_bytes: &AtomicUsize) {
-    let Belongings { conn, mut checkpointer, others, lock, finished } = belongings;
+    let Belongings { conn, mut checkpointer, others, lock, finished, vitals } = belongings;
     let mut complaints = Complaints::default();
     let mut company = 1;
     while let Ok(first) = queue.recv() {
         let works = gather(first, queue, company);
         company = works.len();
         let cost = works.iter().map(|work| work.cost()).fold(Cost::NOTHING, Cost::plus);
-        commit(&conn, works, &mut complaints, || {
+        commit(&conn, works, &mut complaints, &vitals, || {
             queued_bytes.fetch_sub(cost.bytes, Ordering::Relaxed);
         });
         if let Err(error) = checkpointer.after_commit(&conn, cost) {
@@ -182,16 +225,19 @@ fn commit(
     conn: &Connection,
     mut works: Vec<Box<dyn Work>>,
     complaints: &mut Complaints,
+    vitals: &Vitals,
     give_free: impl FnOnce(),
 ) {
+    let started = Instant::now();
     let outcomes = match together(conn, &mut works) {
-        Ok(()) => Ok(vec![Ok(()); works.len()]),
+        Ok(load) => Ok((load, vec![Ok(()); works.len()])),
         Err(error @ Error::Unavailable(_)) => Err(error),
         Err(_) => each_by_itself(conn, &mut works),
     };
     give_free();
     match outcomes {
-        Ok(outcomes) => {
+        Ok((load, outcomes)) => {
+            vitals.committed(load, started.elapsed());
             for (work, outcome) in works.into_iter().zip(outcomes) {
                 work.answer(outcome);
             }
@@ -205,14 +251,16 @@ fn commit(
     }
 }
 
-fn together(conn: &Connection, works: &mut [Box<dyn Work>]) -> Result<(), Error> {
+fn together(conn: &Connection, works: &mut [Box<dyn Work>]) -> Result<Load, Error> {
     let tx = Transaction::new_unchecked(conn, TransactionBehavior::Immediate)?;
     let mut batch = Batch::new(&tx);
     for work in works {
         work.run(&mut batch)?;
     }
+    let load = batch.load;
     batch.finish()?;
-    Ok(tx.commit()?)
+    tx.commit()?;
+    Ok(load)
 }
 
 /// Still one commit, but what a failing command did is taken back alone. Savepoints cost too much
@@ -220,15 +268,18 @@ fn together(conn: &Connection, works: &mut [Box<dyn Work>]) -> Result<(), Error>
 fn each_by_itself(
     conn: &Connection,
     works: &mut [Box<dyn Work>],
-) -> Result<Vec<Result<(), Error>>, Error> {
+) -> Result<(Load, Vec<Result<(), Error>>), Error> {
     let tx = Transaction::new_unchecked(conn, TransactionBehavior::Immediate)?;
     let mut outcomes = Vec::with_capacity(works.len());
+    let mut load = Load::default();
     for work in works {
         tx.execute_batch("SAVEPOINT command")?;
         let mut batch = Batch::new(&tx);
-        let outcome = work.run(&mut batch).and_then(|()| batch.finish());
+        let outcome = work.run(&mut batch);
+        let its = batch.load;
+        let outcome = outcome.and_then(|()| batch.finish());
         match outcome {
-            Ok(()) => {}
+            Ok(()) => load = load.plus(its),
             Err(error @ Error::Unavailable(_)) => return Err(error),
             Err(_) => tx.execute_batch("ROLLBACK TO command")?,
         }
@@ -236,7 +287,7 @@ fn each_by_itself(
         outcomes.push(outcome);
     }
     tx.commit()?;
-    Ok(outcomes)
+    Ok((load, outcomes))
 }
 
 /// A command in the queue, whatever it answers with.

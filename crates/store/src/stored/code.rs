@@ -1,8 +1,10 @@
 //! The small integers that stand for enums in the database. Their meaning never changes.
 
+use postrider_core::KeyId;
 use postrider_core::delivery::{Reason, State};
 use postrider_core::outcome::Class;
 
+use crate::audit::Actor;
 use crate::error::Error;
 
 /// Where an unfinished delivery stands.
@@ -96,6 +98,26 @@ pub(crate) fn decode_reason(code: i64) -> Result<Reason, Error> {
         2 => Ok(Reason::Exhausted),
         3 => Ok(Reason::Expired),
         other => Err(unknown("reason", other)),
+    }
+}
+
+/// What stands in the place of a key that changed something where it was a file. No key has this id.
+const FILE: i64 = 0;
+
+/// The key of an actor, or what stands in its place.
+pub(crate) const fn actor(actor: Actor) -> Option<i64> {
+    match actor {
+        Actor::Key(key) => Some(key.as_i64()),
+        Actor::Gateway => None,
+        Actor::File => Some(FILE),
+    }
+}
+
+pub(crate) const fn decode_actor(key: Option<i64>) -> Actor {
+    match key {
+        None => Actor::Gateway,
+        Some(FILE) => Actor::File,
+        Some(key) => Actor::Key(KeyId::from_i64(key)),
     }
 }
 

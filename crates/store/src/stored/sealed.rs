@@ -31,3 +31,19 @@ pub(crate) fn unseal<T: DeserializeOwned>(
     let plain = keyring.open(&context(kind, id), sealed).map_err(|error| error.of(what()))?;
     serde_json::from_slice(&plain).map_err(|_| Error::Damaged(format!("{} cannot be read", what())))
 }
+
+/// A digest of something secret, sealed like one.
+pub(crate) fn seal_digest(keyring: &Keyring, kind: &str, id: i64, digest: &[u8; 32]) -> Vec<u8> {
+    keyring.seal_in(&context(kind, id), digest)
+}
+
+pub(crate) fn unseal_digest(
+    keyring: &Keyring,
+    kind: &str,
+    id: i64,
+    sealed: &[u8],
+) -> Result<[u8; 32], Error> {
+    let what = || format!("the digest of {kind} {id}");
+    let plain = keyring.open(&context(kind, id), sealed).map_err(|error| error.of(what()))?;
+    plain.as_slice().try_into().map_err(|_| Error::Damaged(format!("{} cannot be read", what())))
+}

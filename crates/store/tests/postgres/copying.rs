@@ -187,6 +187,7 @@ fn assert_told(seen: &[Progress]) {
             "endpoints",
             "sources",
             "hubs",
+            "declarations",
             "jobs",
             "audit",
             "events",
@@ -530,12 +531,14 @@ async fn no_column_is_new() {
     const KNOWN: &str = "attempts.class attempts.counted attempts.delivery_id attempts.duration_ms \
         attempts.error attempts.number attempts.response attempts.started_at attempts.status \
         audit.action audit.at audit.detail audit.id audit.key_id audit.subject audit.tenant_id \
+        declarations.applied declarations.kind declarations.name declarations.object_id \
+        declarations.tenant_id \
         endpoints.breaker endpoints.created_at endpoints.failing_since endpoints.hold_until \
         endpoints.id endpoints.secrets endpoints.spec endpoints.state endpoints.tenant_id \
         endpoints.updated_at events.body events.content_type events.deliver_at events.deliveries \
         events.filter_errors events.headers events.id events.idempotency_key events.kind \
         events.metadata events.ordering_key events.received_at events.source_id events.tenant_id \
-        events.verified finished.at finished.attempts finished.born finished.class \
+        events.trace events.verified finished.at finished.attempts finished.born finished.class \
         finished.deferrals finished.duration_ms finished.endpoint_id finished.event_id \
         finished.fence finished.id finished.last_attempt_at finished.last_error finished.line \
         finished.reason finished.replay finished.response finished.result finished.state \

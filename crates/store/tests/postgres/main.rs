@@ -125,6 +125,7 @@ fn event(number: i64, body: &Bytes) -> NewEvent {
         verified: None,
         headers: Vec::new(),
         filter_errors: None,
+        trace: None,
     };
     let deliveries = vec![NewDelivery { endpoint: ENDPOINT, line: None }];
     NewEvent { event: Arc::new(event), deliveries }

@@ -1,6 +1,7 @@
 //! Versions of the schema: what is applied when, and which programs may use what.
 
 use postrider_store::postgres::{self, Migrated, OpenError, Pending};
+use postrider_store::registry::Registry as _;
 
 use super::*;
 
@@ -52,23 +53,23 @@ async fn what_is_to_be_applied_is_told_and_then_applied() {
     let (bare, first, whole) = (Database::bare(), first_version(), Database::new());
     let second = second_version();
     let cases = [
-        (&bare, 0, vec!["start", "nodes", "dashboard"], false),
-        (&first, 1, vec!["nodes", "dashboard"], true),
-        (&second, 2, vec!["dashboard"], false),
-        (&whole, 3, vec![], false),
+        (&bare, 0, vec!["start", "nodes", "dashboard", "production"], false),
+        (&first, 1, vec!["nodes", "dashboard", "production"], true),
+        (&second, 2, vec!["dashboard", "production"], false),
+        (&whole, 4, vec![], false),
     ];
     for (database, version, names, needs_stop) in cases {
-        let expected = Pending { version, wanted: 3, names: names.clone(), needs_stop };
+        let expected = Pending { version, wanted: 4, names: names.clone(), needs_stop };
         assert_eq!(pending(database).await, expected);
         assert_eq!(pending(database).await, expected, "asking changes nothing");
         let migrated = postgres::migrate(&database.url, hasty()).await.expect("applied");
-        assert_eq!(migrated, Migrated { from: version, to: 3, applied: names });
+        assert_eq!(migrated, Migrated { from: version, to: 4, applied: names });
         assert!(pending(database).await.names.is_empty());
         database.store(few()).await.close().await;
     }
-    assert_eq!(applied(&bare), "1/1 2/2 3/2");
-    assert_eq!(applied(&first), "1/- 2/2 3/2");
-    assert_eq!(applied(&second), "1/- 2/2 3/2");
+    assert_eq!(applied(&bare), "1/1 2/2 3/2 4/2");
+    assert_eq!(applied(&first), "1/- 2/2 3/2 4/2");
+    assert_eq!(applied(&second), "1/- 2/2 3/2 4/2");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -77,12 +78,13 @@ async fn what_only_adds_is_applied_while_nodes_run() {
     let running = database.store(few()).await;
     // The running one needs none of what is missing as long as nobody asks for it.
     database.sql(
-        "SET search_path = postrider; DROP TABLE sessions, measures; DROP FUNCTION add_counts; \
+        "SET search_path = postrider; DROP TABLE sessions, measures, declarations; \
+         ALTER TABLE events DROP COLUMN trace; DROP FUNCTION add_counts; \
          DELETE FROM migrations WHERE version > 2",
     );
-    running.append(vec![event(1, &Bytes::new())]).await.expect("it goes on");
+    running.tenants().await.expect("it goes on");
     let migrated = postgres::migrate(&database.url, hasty()).await.expect("nobody is waited for");
-    assert_eq!(migrated, Migrated { from: 2, to: 3, applied: vec!["dashboard"] });
+    assert_eq!(migrated, Migrated { from: 2, to: 4, applied: vec!["dashboard", "production"] });
     running.append(vec![event(2, &Bytes::new())]).await.expect("it goes on");
     let newer = database.store(hasty()).await;
     newer.append(vec![event(3, &Bytes::new())]).await.expect("beside the other");
@@ -97,11 +99,11 @@ async fn of_many_that_migrate_at_once_each_waits_for_the_others() {
     let open = || Postgres::connect(&database.url, few(), keyring());
     let (one, two, three, four) = tokio::join!(migrate(), migrate(), open(), open());
     let count = [one, two].map(|migrated| migrated.expect("applied").applied.len());
-    assert!([[0, 0], [0, 2], [2, 0]].contains(&count), "{count:?}");
+    assert!([[0, 0], [0, 3], [3, 0]].contains(&count), "{count:?}");
     for store in [three, four] {
         store.expect("it opens").close().await;
     }
-    assert_eq!(applied(&database), "1/- 2/2 3/2");
+    assert_eq!(applied(&database), "1/- 2/2 3/2 4/2");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -126,14 +128,14 @@ async fn what_running_nodes_cannot_bear_waits_for_them() {
     database.sql(&format!("SELECT pg_terminate_backend(pid) {sleeping}"));
     assert!(old.await.expect("ended"), "it was killed");
     database.store(few()).await.close().await;
-    assert_eq!(applied(&database), "1/- 2/2 3/2");
+    assert_eq!(applied(&database), "1/- 2/2 3/2 4/2");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_newer_schema_is_used_if_it_says_so_and_refused_otherwise() {
     // Which version added it, which one a program has to know, and whether this one may go on.
     let cases =
-        [("999", "2", true), ("999", "999", false), ("4", "4", false), ("4", "null", false)];
+        [("999", "2", true), ("999", "999", false), ("5", "5", false), ("5", "null", false)];
     for (version, oldest, usable) in cases {
         let database = Database::new();
         let running = database.store(few()).await;

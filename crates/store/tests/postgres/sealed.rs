@@ -7,6 +7,7 @@ use postrider_core::endpoint::{Destination, EndpointState, Ordering, Spec, Store
 use postrider_core::pattern::Pattern;
 use postrider_core::policy::{self, Preset};
 use postrider_core::signing::Scheme;
+use postrider_store::declarations::{Applied, Declaration, Declarations as _, DeclaredKind};
 use postrider_store::journal::Journal as _;
 use postrider_store::postgres::{OpenError, Sealed};
 use postrider_store::registry::Registry as _;
@@ -43,6 +44,16 @@ fn endpoint() -> Endpoint {
     }
 }
 
+fn declaration() -> Declaration {
+    Declaration {
+        tenant: TenantId::DEFAULT,
+        kind: DeclaredKind::Endpoint,
+        name: "billing".to_owned(),
+        object: ENDPOINT.as_i64(),
+        applied: Applied([5; 32]),
+    }
+}
+
 fn key(byte: u8) -> SealingKey {
     SealingKey::from_bytes([byte; 32])
 }
@@ -70,6 +81,7 @@ async fn a_new_key_takes_over_and_the_old_one_can_go() {
     let database = Database::bare();
     let store = open(&database, &[1]).await;
     store.put_endpoint(endpoint(), None).await.expect("stored");
+    store.put_declaration(declaration()).await.expect("stored");
     assert_eq!(store.reseal().await.expect("done"), 0, "it is the newest key's already");
     store.close().await;
 
@@ -79,9 +91,10 @@ async fn a_new_key_takes_over_and_the_old_one_can_go() {
     assert!(error.to_string().contains(&key(1).id().to_string()), "{error}");
 
     let store = open(&database, &[2, 1]).await;
-    assert_eq!(store.reseal().await.expect("done"), 1);
+    assert_eq!(store.reseal().await.expect("done"), 2);
     store.close().await;
     let store = open(&database, &[2]).await;
+    assert_eq!(store.declarations().await.expect("readable"), [declaration()]);
     assert_eq!(store.endpoints().await.expect("readable")[0].secrets[0].text, SECRET);
     store.close().await;
 }

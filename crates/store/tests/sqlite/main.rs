@@ -13,6 +13,7 @@ use postrider_store::sealing::{Keyring, SealingKey};
 use postrider_store::sqlite::{Options, Sqlite};
 use tempfile::TempDir;
 
+mod backup;
 mod company;
 mod files;
 mod leases;
@@ -70,6 +71,7 @@ fn event(number: i64, body: &Bytes) -> NewEvent {
         verified: None,
         headers: Vec::new(),
         filter_errors: None,
+        trace: None,
     };
     let deliveries = vec![NewDelivery { endpoint: ENDPOINT, line: None }];
     NewEvent { event: Arc::new(event), deliveries }

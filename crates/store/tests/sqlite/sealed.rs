@@ -4,6 +4,7 @@ use std::fs;
 
 use postrider_core::endpoint::EndpointState;
 use postrider_core::{DeliveryId, Endpoint, EndpointId};
+use postrider_store::declarations::{Applied, Declaration, Declarations as _, DeclaredKind};
 use postrider_store::journal::Journal as _;
 use postrider_store::registry::Registry as _;
 use postrider_store::{Error, Ledger as _};
@@ -81,6 +82,14 @@ async fn a_new_key_takes_over_and_the_old_one_can_go() {
         Sqlite::open(&directory.path(), Options::default(), keyring).expect("it opens")
     };
     let store = open(&[1]);
+    let declaration = Declaration {
+        tenant: TenantId::DEFAULT,
+        kind: DeclaredKind::Endpoint,
+        name: "billing".to_owned(),
+        object: 5,
+        applied: Applied([5; 32]),
+    };
+    store.put_declaration(declaration.clone()).await.expect("stored");
     assert_eq!(store.reseal().await.expect("done"), 0, "it is the newest key's already");
     store.close().await;
     drop(store);
@@ -93,10 +102,11 @@ async fn a_new_key_takes_over_and_the_old_one_can_go() {
     drop(store);
 
     let store = open(&[2, 1]);
-    assert_eq!(store.reseal().await.expect("done"), 1);
+    assert_eq!(store.reseal().await.expect("done"), 2);
     store.close().await;
     drop(store);
     let store = open(&[2]);
     assert_eq!(only_endpoint(&store).await.secrets[0].text, SECRET);
+    assert_eq!(store.declarations().await.expect("readable"), [declaration]);
     store.close().await;
 }

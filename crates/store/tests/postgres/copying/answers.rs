@@ -14,6 +14,9 @@ pub(super) async fn assert_same(one: &dyn Store, other: &dyn Store, now: Timesta
     // Compared as they are: what is written for people leaves secrets out.
     assert_eq!(one.endpoints().await.expect("read"), other.endpoints().await.expect("read"));
     assert_eq!(one.sources().await.expect("read"), other.sources().await.expect("read"));
+    let declared = one.declarations().await.expect("read");
+    assert!(!declared.is_empty());
+    assert_eq!(declared, other.declarations().await.expect("read"));
     let (one, other) = (answers(one, now).await, answers(other, now).await);
     assert!(one.len() > 300, "only {} answers", one.len());
     for (one, other) in one.iter().zip(&other) {

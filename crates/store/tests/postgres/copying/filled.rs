@@ -15,6 +15,7 @@ use postrider_core::signing::Scheme;
 use postrider_core::source::{self, KeepHeaders, OnInvalid, Secrets, TypeFrom};
 use postrider_core::{DeliveryId, HubId, JobId, KeyId, Source, SourceId, verification};
 use postrider_store::audit::{Actor, Audit};
+use postrider_store::declarations::{Applied, Declaration, DeclaredKind};
 use postrider_store::journal::{Appended, Urgency};
 use postrider_store::ledger::{DeliveryFilter, Position};
 use postrider_store::measures::{Grain, Measure, Tallies};
@@ -37,6 +38,8 @@ const SOURCE: SourceId = SourceId::from_i64(41);
 /// What the hash of the only session is made of.
 pub(super) const SESSION: u8 = 71;
 
+/// A trace context as it is stored.
+const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01 a=1,b=two words";
 /// What no text may be changed by.
 const ODD: &str = "a\0b\u{ffff}c\u{ffff}0 \u{1f4ee} \\N \t\n'\"";
 
@@ -159,6 +162,11 @@ impl<'a> Hand<'a> {
         };
         self.store.put_hub(hub, self.audit("hub.create")).await.expect("stored");
         self.store.put_source(self.source(), self.audit("source.create")).await.expect("stored");
+        for (kind, object) in [(DeclaredKind::Hub, 61), (DeclaredKind::Source, 41)] {
+            let (tenant, name, applied) = (TENANTS[1], ODD.to_owned(), Applied([5; 32]));
+            let declaration = Declaration { tenant, kind, name, object, applied };
+            self.store.put_declaration(declaration).await.expect("stored");
+        }
         for (id, state) in JOBS.into_iter().zip([JobState::Running, JobState::Finished]) {
             let running = state == JobState::Running;
             let job = JobRecord {
@@ -270,6 +278,7 @@ impl<'a> Hand<'a> {
             ODD.clone_into(&mut event.content_type);
             event.metadata = Some(ODD.to_owned());
             event.filter_errors = Some(ODD.to_owned());
+            event.trace = TRACE.parse().ok();
             event.idempotency_key = Some(ODD.to_owned());
             event.ordering_key = Some(String::new());
             event.body = (0..=255).cycle().take(70_000).collect();

@@ -1,0 +1,169 @@
+//! `postrider hubs`: the agents behind NAT, listed, made and deleted.
+
+use std::io::{self, Write};
+
+use clap::Subcommand;
+use postrider_client::Method;
+use postrider_engine::ports::{Clock as _, SystemClock};
+use serde_json::{Value, json};
+
+use crate::Failure;
+use crate::connect::Connect;
+use crate::output::{OutputArgs, Table, cell, inert, moment, pairs};
+use crate::prompt::YesArgs;
+use crate::resource::{HUB, Many, One, ask, block_on, list, say_if_more};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A hub is known by its id or by its name, where no other has the same. `postrider hub` is the agent \
+itself.
+
+Exit codes: 0 done, 1 the gateway does not answer; 2 wrong usage or configuration, which includes what \
+the gateway refuses.
+
+Example:
+  postrider hubs create home")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List hubs, newest first, and how they are doing
+    #[command(after_help = "Example:\n  postrider hubs list")]
+    List(Many),
+    /// Show a hub
+    #[command(after_help = "Example:\n  postrider hubs show home")]
+    Show(One),
+    /// Make a hub, and print its token, which is shown this once
+    #[command(after_help = "\
+Example:
+  postrider hubs create home
+  postrider endpoints create --name printer --hub home")]
+    Create(Create),
+    /// Delete a hub; its connection ends, its endpoints stay, and what goes to them waits
+    #[command(after_help = "Example:\n  postrider hubs delete home --yes")]
+    Delete(Delete),
+}
+
+#[derive(Debug, clap::Args)]
+struct Create {
+    /// What to call it
+    name: String,
+
+    #[command(flatten)]
+    connect: Connect,
+
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct Delete {
+    /// Its id, or its name where no other has the same
+    #[arg(value_name = "ID|NAME")]
+    which: String,
+
+    #[command(flatten)]
+    yes: YesArgs,
+
+    #[command(flatten)]
+    connect: Connect,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    block_on(async {
+        match &args.command {
+            Command::List(args) => show_all(args).await,
+            Command::Show(args) => show(args).await,
+            Command::Create(args) => create(args).await,
+            Command::Delete(args) => delete(args).await,
+        }
+    })
+}
+
+async fn show_all(args: &Many) -> Result<(), Failure> {
+    let gateway = args.connect.gateway()?;
+    let answer = list(&gateway, HUB.path, &[], args.list).await?;
+    Ok(args.output.show(&answer, |out| table(out, &answer))?)
+}
+
+async fn show(args: &One) -> Result<(), Failure> {
+    let gateway = args.connect.gateway()?;
+    let path = HUB.path_of(&gateway, &args.which).await?;
+    let answer = HUB.ask(&gateway, Method::GET, &path, None).await?;
+    Ok(args.output.show(&answer, |out| page(out, &answer))?)
+}
+
+async fn create(args: &Create) -> Result<(), Failure> {
+    let gateway = args.connect.gateway()?;
+    let body = json!({ "name": args.name });
+    let answer = ask(&gateway, Method::POST, HUB.path, Some(&body)).await?;
+    Ok(args.output.show(&answer, |out| {
+        pairs(out, ["id", "name", "token"].map(|field| (field, cell(&answer[field]))))?;
+        writeln!(out, "\nThe token is shown this once. Give it to `postrider hub` on that machine.")
+    })?)
+}
+
+async fn delete(args: &Delete) -> Result<(), Failure> {
+    let gateway = args.connect.gateway()?;
+    let path = HUB.path_of(&gateway, &args.which).await?;
+    let hub = HUB.ask(&gateway, Method::GET, &path, None).await?;
+    let [name, id] = ["name", "id"].map(|field| inert(&cell(&hub[field])));
+    let called = format!("{name} ({id})");
+    args.yes.confirm(&format!("Delete the hub {called}; what goes to its endpoints waits then"))?;
+    HUB.ask(&gateway, Method::DELETE, &path, None).await?;
+    println!("Deleted {called}");
+    Ok(())
+}
+
+fn table(out: &mut dyn Write, answer: &Value) -> io::Result<()> {
+    let rows = answer["data"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if rows.is_empty() {
+        return writeln!(out, "No hubs yet: `postrider hubs create NAME` makes the first one");
+    }
+    let now = SystemClock.now();
+    let headings = ["id", "name", "state", "since", "in flight", "waiting", "lag"];
+    let mut table = Table::new(&headings);
+    for row in rows {
+        table.row([
+            cell(&row["id"]),
+            cell(&row["name"]),
+            state(row),
+            moment(&row["since"], now),
+            cell(&row["in_flight"]),
+            cell(&row["waiting"]),
+            lag(row),
+        ]);
+    }
+    table.write(out)?;
+    say_if_more(out, answer)
+}
+
+fn page(out: &mut dyn Write, hub: &Value) -> io::Result<()> {
+    let now = SystemClock.now();
+    let mut lines = vec![
+        ("id", cell(&hub["id"])),
+        ("name", cell(&hub["name"])),
+        ("state", state(hub)),
+        ("since", moment(&hub["since"], now)),
+        ("agent", cell(&hub["agent"])),
+        ("capacity", cell(&hub["capacity"])),
+        ("in flight", cell(&hub["in_flight"])),
+        ("waiting", cell(&hub["waiting"])),
+        ("lag", lag(hub)),
+        ("created", moment(&hub["created_at"], now)),
+    ];
+    lines.retain(|(_, value)| !value.is_empty());
+    pairs(out, lines)
+}
+
+fn state(hub: &Value) -> String {
+    if hub["connected"] == true { "connected" } else { "offline" }.to_owned()
+}
+
+/// How long the oldest that waits has waited.
+fn lag(hub: &Value) -> String {
+    hub["lag_seconds"].as_f64().map(|seconds| format!("{seconds:.1} s")).unwrap_or_default()
+}

@@ -1,0 +1,188 @@
+//! What happened in a world, as nobody within it can see it whole: what producers were told, what
+//! arrived at endpoints, what the store was made to hold, and which faults there were.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use parking_lot::Mutex;
+use postrider_core::delivery::State;
+use postrider_core::{DeliveryId, EventId, TenantId, Timestamp};
+use postrider_store::fleet::Tenure;
+use postrider_store::record::{Settle, Settled};
+
+use crate::clock::TrueTime;
+
+/// Shared by everybody who has something to tell.
+#[derive(Debug, Clone)]
+pub(crate) struct Chronicle {
+    time: TrueTime,
+    history: Arc<Mutex<History>>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    pub(crate) submitted: Vec<Submitted>,
+    pub(crate) arrivals: Vec<Arrival>,
+    pub(crate) changes: Vec<Change>,
+    pub(crate) faults: Vec<Fault>,
+    /// The most deliveries that a node said it held when it asked for more.
+    pub(crate) most_held: usize,
+}
+
+/// An event that a producer tried to send, perhaps several times.
+#[derive(Debug, Clone)]
+pub(crate) struct Submitted {
+    pub(crate) tenant: TenantId,
+    pub(crate) kind: String,
+    pub(crate) body: Bytes,
+    pub(crate) key: Option<String>,
+    pub(crate) ordering_key: Option<String>,
+    pub(crate) deliver_at: Option<Timestamp>,
+    /// The event that a node said it is.
+    pub(crate) acknowledged: Option<(EventId, Timestamp)>,
+}
+
+/// A request that reached an endpoint, or a lease or a hub's letter that reached its taker.
+#[derive(Debug, Clone)]
+pub(crate) struct Arrival {
+    pub(crate) at: Timestamp,
+    pub(crate) node: usize,
+    pub(crate) endpoint: usize,
+    pub(crate) delivery: DeliveryId,
+    pub(crate) webhook_id: String,
+    pub(crate) attempt: u32,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    /// What it was answered with.
+    pub(crate) status: Option<u16>,
+}
+
+/// A change of a delivery that a node asked the store for.
+#[derive(Debug, Clone)]
+pub(crate) struct Change {
+    pub(crate) at: Timestamp,
+    pub(crate) node: usize,
+    pub(crate) delivery: DeliveryId,
+    pub(crate) from: State,
+    pub(crate) to: State,
+    pub(crate) due: Option<Timestamp>,
+    pub(crate) fence: u32,
+    pub(crate) tenure: Option<Tenure>,
+    /// The number and the beginning, by the node's clock, of the attempt that led to it.
+    pub(crate) attempt: Option<(u32, Timestamp)>,
+    pub(crate) applied: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fault {
+    pub(crate) at: Timestamp,
+    pub(crate) node: usize,
+    pub(crate) kind: FaultKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum FaultKind {
+    Crash,
+    Pause,
+    ClockJump,
+    /// The store did it, and nobody heard.
+    Unheard,
+    DiskFull,
+    CutOff,
+    LostRequest,
+    LostAnswer,
+    Partition,
+}
+
+impl Chronicle {
+    pub(crate) fn new(time: TrueTime) -> Self {
+        Self { time, history: Arc::default() }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.time.now()
+    }
+
+    pub(crate) fn read<T>(&self, look: impl FnOnce(&History) -> T) -> T {
+        look(&self.history.lock())
+    }
+
+    pub(crate) fn fault(&self, node: usize, kind: FaultKind) {
+        let at = self.now();
+        self.history.lock().faults.push(Fault { at, node, kind });
+    }
+
+    pub(crate) fn submitting(&self, submitted: Submitted) -> usize {
+        let mut history = self.history.lock();
+        history.submitted.push(submitted);
+        history.submitted.len() - 1
+    }
+
+    pub(crate) fn acknowledged(&self, index: usize, event: EventId) {
+        let at = self.now();
+        if let Some(submitted) = self.history.lock().submitted.get_mut(index) {
+            submitted.acknowledged.get_or_insert((event, at));
+        }
+    }
+
+    /// Returns where it stands, for its answer.
+    pub(crate) fn arrived(&self, arrival: Arrival) -> usize {
+        let mut history = self.history.lock();
+        history.arrivals.push(arrival);
+        history.arrivals.len() - 1
+    }
+
+    pub(crate) fn answered(&self, index: usize, status: u16) {
+        if let Some(arrival) = self.history.lock().arrivals.get_mut(index) {
+            arrival.status = Some(status);
+        }
+    }
+
+    pub(crate) fn held(&self, count: usize) {
+        let mut history = self.history.lock();
+        history.most_held = history.most_held.max(count);
+    }
+
+    pub(crate) fn settled(&self, node: usize, settles: &[Settle], answers: &[Settled]) {
+        let at = self.now();
+        let changes = settles.iter().zip(answers).map(|(settle, answer)| Change {
+            at,
+            node,
+            delivery: settle.id,
+            from: settle.from,
+            to: settle.next.state,
+            due: settle.next.due,
+            fence: settle.fence,
+            tenure: settle.tenure,
+            attempt: settle.attempt.as_ref().map(|attempt| (attempt.number, attempt.started_at)),
+            applied: match answer {
+                Settled::Applied { .. } => true,
+                Settled::Stale => false,
+            },
+        });
+        self.history.lock().changes.extend(changes);
+    }
+}
+
+impl History {
+    /// Two worlds with the same fingerprint were the same.
+    pub(crate) fn fingerprint(&self) -> String {
+        use std::fmt::Write as _;
+
+        use sha2::{Digest as _, Sha256};
+        let mut hasher = Sha256::new();
+        hasher.update(format!("{:?}", self.submitted));
+        for arrival in &self.arrivals {
+            let Arrival { at, node, endpoint, delivery, attempt, status, .. } = arrival;
+            hasher.update(format!("{at} {node} {endpoint} {delivery} {attempt} {status:?}\n"));
+        }
+        hasher.update(format!("{:?}{:?}", self.changes, self.faults));
+        let digest: [u8; 32] = hasher.finalize().into();
+        digest.iter().take(8).fold(String::new(), |mut text, byte| {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+    }
+}

@@ -1,0 +1,91 @@
+//! Producers: they send, remember what they were told, and send again what nobody acknowledged.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use postrider_engine::{Accepted, Submission};
+use tokio::time::{sleep, timeout};
+
+use super::{TENANT, World};
+use crate::history::Submitted;
+
+/// How long a producer waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How often a producer sends the same again before it gives up.
+const TRIES: u32 = 6;
+
+/// Ends when all has been sent.
+pub(super) async fn produce(world: &Arc<World>) {
+    let chance = world.chance.apart();
+    let events = world.scenario.events;
+    let pace = world.scenario.trouble / u32::try_from(events.max(1)).unwrap_or(u32::MAX);
+    let mut sending = tokio::task::JoinSet::new();
+    for number in 0..events {
+        // Now and then all at once.
+        if !chance.once_in(4) {
+            sleep(
+                pace.mul_f64(f64::from(u32::try_from(chance.below(2_000)).unwrap_or(0)) / 1_000.0),
+            )
+            .await;
+        }
+        let key = chance.once_in(2).then(|| format!("key {number}"));
+        let now = world.ground.time.now();
+        let later = Duration::from_secs(chance.between(1, 20_000));
+        let submitted = Submitted {
+            tenant: TENANT,
+            kind: "thing.happened".to_owned(),
+            body: Bytes::from(format!("{{\"number\":{number}}}")),
+            key,
+            ordering_key: chance.once_in(2).then(|| format!("line {}", chance.below(4))),
+            deliver_at: chance.once_in(10).then(|| now.plus(later)),
+            acknowledged: None,
+        };
+        sending.spawn(send(Arc::clone(world), submitted));
+    }
+    sending.join_all().await;
+}
+
+async fn send(world: Arc<World>, submitted: Submitted) {
+    let chronicle = world.ground.chronicle.clone();
+    let submission = Submission {
+        kind: submitted.kind.clone(),
+        content_type: "application/json".to_owned(),
+        body: submitted.body.clone(),
+        idempotency_key: submitted.key.clone(),
+        ordering_key: submitted.ordering_key.clone(),
+        deliver_at: submitted.deliver_at,
+        metadata: None,
+        source: None,
+        verified: None,
+        headers: Vec::new(),
+        trace: None,
+    };
+    let repeatable = submitted.key.is_some();
+    let index = chronicle.submitting(submitted);
+    for _ in 0..TRIES {
+        if let Some(node) = world.any_node() {
+            let accepting = node.engine.accept(TENANT, vec![submission.clone()]);
+            // The word of a process that dies before it can speak is not heard.
+            let answer = timeout(PATIENCE, async {
+                let answer = accepting.await;
+                node.gate.pass().await;
+                answer
+            });
+            match answer.await {
+                Ok(Ok(accepted)) => {
+                    if let Some(Accepted::New { id, .. } | Accepted::Duplicate { id, .. }) =
+                        accepted.first()
+                    {
+                        chronicle.acknowledged(index, *id);
+                    }
+                    return;
+                }
+                // Without a key it could be there twice.
+                Ok(Err(_)) | Err(_) if !repeatable => return,
+                Ok(Err(_)) | Err(_) => {}
+            }
+        }
+        sleep(Duration::from_secs(world.chance.between(1, 60))).await;
+    }
+}
