@@ -25,25 +25,31 @@ pub(crate) const MAX_EVENTS: usize = 1 << 22;
 const ALL_ARRIVED_WITHIN: Duration = Duration::from_mins(3);
 /// The backlog grows if more than this part of what was accepted in the run was added to it.
 pub(crate) const MOST_ADDED_PERCENT: f64 = 2.0;
+/// How often the gateway is measured.
+const TURNS: u32 = 2;
 const KIND: &str = "bench.live";
 
 pub(crate) async fn measure(setting: &Setting) -> Result<Vec<Row>> {
-    // The pass-through runs before and after, because a shared machine is not as fast in one minute
-    // as in the next.
+    // By turns, because a shared machine is not as fast in one minute as in the next: the pass-through
+    // before, between and after.
     let passed_sink = Sink::start(Manner::Answer, MAX_EVENTS).await?;
     let pass = Peer::pass(passed_sink.address)?;
-    let before = passed(&pass, &passed_sink, setting).await?;
+    let first = passed(&pass, &passed_sink, setting).await?;
 
     let sink = Sink::start(Manner::Answer, MAX_EVENTS).await?;
     let gateway = Gateway::start(&setting.binary, &setting.folder.join("end-to-end")).await?;
     let endpoint =
         gateway.create_endpoint(&json!({"url": sink.url(), "event_types": ["*"]})).await?;
     let events = gateway.events()?;
-    let carried = carry(&events, &gateway.process, &sink.arrivals, setting.sustained, setting)
-        .await
-        .with_context(|| gateway.last_words())?;
-    let after = passed(&pass, &passed_sink, setting).await?;
-    let limit = before.mean(&after);
+    let (mut carried, mut limit) = (None, first);
+    for _ in 0..TURNS {
+        let turn = carry(&events, &gateway.process, &sink.arrivals, setting.sustained, setting)
+            .await
+            .with_context(|| gateway.last_words())?;
+        carried = Some(carried.map_or(turn, |carried: Carried| carried.mean(&turn)));
+        limit = limit.mean(&passed(&pass, &passed_sink, setting).await?);
+    }
+    let carried = carried.context("nothing was carried")?;
     gateway.until_settled(&endpoint).await?;
     ensure!(sink.arrivals.repeated() == 0, "{} events came twice", sink.arrivals.repeated());
     gateway.stop().await?;
@@ -90,6 +96,8 @@ async fn passed(pass: &Peer, sink: &Sink, setting: &Setting) -> Result<Carried> 
 /// What a run of [`carry`] came to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Carried {
+    /// Of how many it is the mean.
+    pub(crate) runs: u32,
     /// Arrivals a second while producers kept on.
     pub(crate) per_second: f64,
     /// The part of what was accepted meanwhile that had not arrived when the time was up and had
@@ -102,12 +110,19 @@ pub(crate) struct Carried {
 }
 
 impl Carried {
-    /// Of two runs of the same length.
+    /// Of this one, and another as long: of two runs, or of what some came to and one more.
     pub(crate) fn mean(&self, other: &Self) -> Self {
+        let (mine, others) = (f64::from(self.runs), f64::from(other.runs));
+        let mean = |one: f64, two: f64| (one * mine + two * others) / (mine + others);
+        let processor = self.processor.zip(other.processor);
         Self {
-            per_second: f64::midpoint(self.per_second, other.per_second),
-            processor: self.processor.zip(other.processor).map(|(one, two)| (one + two) / 2),
-            ..*other
+            runs: self.runs + other.runs,
+            per_second: mean(self.per_second, other.per_second),
+            added_percent: self.added_percent.max(other.added_percent),
+            processor: processor.map(|(one, two)| {
+                Duration::from_secs_f64(mean(one.as_secs_f64(), two.as_secs_f64()))
+            }),
+            usage: other.usage,
         }
     }
 }
@@ -177,6 +192,7 @@ pub(crate) async fn carry_along(
     let (arrived, accepted) = (after - before, accepted_after - accepted_before);
     ensure!(arrived > 0 && accepted > 0, "nothing was carried");
     Ok(Carried {
+        runs: 1,
         per_second: per_second(arrived, elapsed),
         added_percent: share(accepted.saturating_sub(arrived), accepted) * 100.0,
         processor: usage_before.zip(usage).and_then(|(before, after)| {

@@ -118,7 +118,7 @@ mod tests {
     fn measured(per_second: f64, processor: Option<u64>, millis: u64) -> Measured {
         let processor = processor.map(Duration::from_micros);
         Measured {
-            carried: Carried { per_second, added_percent: 1.0, processor, usage: None },
+            carried: Carried { runs: 1, per_second, added_percent: 1.0, processor, usage: None },
             latency: Sample::new((1..=100).map(|n| Duration::from_millis(n * millis)).collect()),
         }
     }

@@ -319,7 +319,8 @@ mod tests {
 
     #[test]
     fn what_the_server_does_is_shown_for_each_delivery() {
-        let carried = Carried { per_second: 1.0, added_percent: 0.0, processor: None, usage: None };
+        let carried =
+            Carried { runs: 1, per_second: 1.0, added_percent: 0.0, processor: None, usage: None };
         let done = |deliveries, transactions, statements| Done {
             deliveries,
             counters: Counters { transactions, statements, ..Counters::default() },
