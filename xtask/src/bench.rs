@@ -150,7 +150,7 @@ fn name(value: &impl clap::ValueEnum) -> String {
 /// What every measure is told.
 #[derive(Debug)]
 pub(crate) struct Setting {
-    /// The gateway's release binary.
+    /// The gateway's binary, as it is packaged.
     pub(crate) binary: PathBuf,
     /// An empty folder on the disk the figures are for; removed at the end.
     pub(crate) folder: PathBuf,
@@ -223,10 +223,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
+/// As it is packaged.
+const PROFILE: &str = "dist";
+
 /// Both programs in one build: built one by one they would differ in features, and each build would
 /// undo the other.
 fn build() -> Result<()> {
-    let both = ["build", "--release", "--package", "postrider-cli", "--package", "xtask"];
+    let both = ["build", "--profile", PROFILE, "--package", "postrider-cli", "--package", "xtask"];
     cargo::run(cargo::command(both))
 }
 
@@ -235,7 +238,7 @@ fn run_optimised(arguments: &Arguments) -> Result<()> {
     build()?;
     let this = std::env::current_exe()?;
     let profiles = this.parent().and_then(Path::parent).context("this program is in no folder")?;
-    let mut command = Command::new(profiles.join("release").join("xtask"));
+    let mut command = Command::new(profiles.join(PROFILE).join("xtask"));
     command.args(["bench", "--store", &name(&arguments.store)]).current_dir(cargo::root());
     // The root is cargo's folder; the path was meant from here.
     if let Some(path) = &arguments.json {

@@ -1,4 +1,4 @@
-//! The gateway under measurement: its release binary as a child process, driven over its contract.
+//! The gateway under measurement: its binary as a child process, driven over its contract.
 
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener};
