@@ -12,6 +12,7 @@ use crate::connect::Connect;
 use crate::output::{OutputArgs, Table, cell, inert, moment, pairs};
 use crate::prompt::YesArgs;
 use crate::resource::{HUB, Many, One, ask, block_on, list, say_if_more};
+use crate::secret::Secret;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -42,15 +43,45 @@ Example:
   postrider hubs create home
   postrider endpoints create --name printer --hub home")]
     Create(Create),
+    /// Give a hub another token; its connection ends, and the old token opens nothing
+    #[command(after_help = "Example:\n  postrider hubs rotate-token home")]
+    RotateToken(RotateToken),
     /// Delete a hub; its connection ends, its endpoints stay, and what goes to them waits
     #[command(after_help = "Example:\n  postrider hubs delete home --yes")]
     Delete(Delete),
 }
 
 #[derive(Debug, clap::Args)]
+struct TokenArgs {
+    /// The token, `prh_` and at least 32 characters, instead of one that is made. Rather set the
+    /// variable: other users of this machine can see what stands on a command line
+    #[arg(long, env = "POSTRIDER_NEW_HUB_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    token: Option<Secret>,
+}
+
+#[derive(Debug, clap::Args)]
+struct RotateToken {
+    /// Its id, or its name where no other has the same
+    #[arg(value_name = "ID|NAME")]
+    which: String,
+
+    #[command(flatten)]
+    token: TokenArgs,
+
+    #[command(flatten)]
+    connect: Connect,
+
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Debug, clap::Args)]
 struct Create {
     /// What to call it
     name: String,
+
+    #[command(flatten)]
+    token: TokenArgs,
 
     #[command(flatten)]
     connect: Connect,
@@ -78,6 +109,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             Command::List(args) => show_all(args).await,
             Command::Show(args) => show(args).await,
             Command::Create(args) => create(args).await,
+            Command::RotateToken(args) => rotate_token(args).await,
             Command::Delete(args) => delete(args).await,
         }
     })
@@ -98,12 +130,31 @@ async fn show(args: &One) -> Result<(), Failure> {
 
 async fn create(args: &Create) -> Result<(), Failure> {
     let gateway = args.connect.gateway()?;
-    let body = json!({ "name": args.name });
+    let mut body = args.token.body();
+    body["name"] = json!(args.name);
     let answer = ask(&gateway, Method::POST, HUB.path, Some(&body)).await?;
-    Ok(args.output.show(&answer, |out| {
-        pairs(out, ["id", "name", "token"].map(|field| (field, cell(&answer[field]))))?;
-        writeln!(out, "\nThe token is shown this once. Give it to `postrider hub` on that machine.")
-    })?)
+    Ok(args.output.show(&answer, |out| made(out, &answer))?)
+}
+
+async fn rotate_token(args: &RotateToken) -> Result<(), Failure> {
+    let gateway = args.connect.gateway()?;
+    let path = format!("{}/rotate-token", HUB.path_of(&gateway, &args.which).await?);
+    let answer = HUB.ask(&gateway, Method::POST, &path, Some(&args.token.body())).await?;
+    Ok(args.output.show(&answer, |out| made(out, &answer))?)
+}
+
+impl TokenArgs {
+    fn body(&self) -> Value {
+        match &self.token {
+            Some(Secret(token)) => json!({ "token": token }),
+            None => json!({}),
+        }
+    }
+}
+
+fn made(out: &mut dyn Write, answer: &Value) -> io::Result<()> {
+    pairs(out, ["id", "name", "token"].map(|field| (field, cell(&answer[field]))))?;
+    writeln!(out, "\nThe token is shown this once. Give it to `postrider hub` on that machine.")
 }
 
 async fn delete(args: &Delete) -> Result<(), Failure> {

@@ -33,7 +33,7 @@ const PAGE: usize = 250;
 The program gets the event's body on its standard input, to the byte, and in its environment:
   POSTRIDER_EVENT_ID, POSTRIDER_EVENT_TYPE, POSTRIDER_CONTENT_TYPE,
   POSTRIDER_RECEIVED_AT, POSTRIDER_METADATA (JSON),
-  POSTRIDER_IDEMPOTENCY_KEY, POSTRIDER_ORDERING_KEY (where the event has them),
+  POSTRIDER_IDEMPOTENCY_KEY, POSTRIDER_ORDERING_KEY, TRACEPARENT, TRACESTATE (where it has them),
   POSTRIDER_DELIVERY_ID, POSTRIDER_ENDPOINT_ID, POSTRIDER_ATTEMPT (from 1)
 
 Beside these it has the environment of this command, without anything of that prefix: the key is \

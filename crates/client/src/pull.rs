@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::Method;
 use postrider_core::pattern::Pattern;
-use postrider_core::{Class, DeliveryId, EndpointId, EventId, SourceId, Timestamp, span};
+use postrider_core::{Class, DeliveryId, EndpointId, EventId, SourceId, Timestamp, Trace, span};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -63,6 +63,8 @@ pub struct Lease {
     /// The number of this try, from 1.
     pub attempt: u32,
     pub event: Event,
+    /// The trace that what is done with it is part of.
+    pub trace: Option<Trace>,
 }
 
 /// An event as it was accepted.
@@ -280,6 +282,21 @@ struct LeaseView<'a> {
     attempt: u32,
     #[serde(borrow)]
     event: EventView<'a>,
+    trace: Option<TraceView>,
+}
+
+#[derive(Deserialize)]
+struct TraceView {
+    traceparent: String,
+    tracestate: Option<String>,
+}
+
+impl TraceView {
+    /// None if it is none that this version understands.
+    fn read(&self) -> Option<Trace> {
+        let state = self.tracestate.as_ref().map(String::as_bytes);
+        Trace::from_headers(std::iter::once(self.traceparent.as_bytes()), state.into_iter())
+    }
 }
 
 #[derive(Deserialize)]
@@ -310,8 +327,15 @@ struct HeaderView {
 
 impl LeaseView<'_> {
     fn own(self) -> Result<Lease, &'static str> {
-        let Self { lease, delivery_id, expires_at, attempt, event } = self;
-        Ok(Lease { token: lease, delivery: delivery_id, expires_at, attempt, event: event.own()? })
+        let Self { lease, delivery_id, expires_at, attempt, event, trace } = self;
+        Ok(Lease {
+            token: lease,
+            delivery: delivery_id,
+            expires_at,
+            attempt,
+            event: event.own()?,
+            trace: trace.and_then(|trace| trace.read()),
+        })
     }
 }
 

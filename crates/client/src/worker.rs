@@ -51,7 +51,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::pattern::Pattern;
-use postrider_core::{Class, DeliveryId, EndpointId, EventId, span};
+use postrider_core::{Class, DeliveryId, EndpointId, EventId, Trace, span};
 use serde::Deserialize;
 
 use crate::error::Error;
@@ -121,6 +121,8 @@ pub struct Work {
     /// The number of this try, from 1.
     pub attempt: u32,
     pub event: Event,
+    /// The trace that this work is part of.
+    pub trace: Option<Trace>,
 }
 
 impl Work {

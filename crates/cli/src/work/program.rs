@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use postrider_client::pull::{MAX_ERROR_CHARS, MAX_RESULT_CHARS};
 use postrider_client::worker::Work;
-use postrider_core::span;
+use postrider_core::{Trace, span};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
@@ -30,6 +30,7 @@ const CHUNK_BYTES: usize = 4 << 10;
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// What this command and the gateway know by such names is not for the program, least of all a key.
 const OUR_VARIABLES: &str = "POSTRIDER_";
+const TRACE_VARIABLES: [&str; 2] = ["TRACEPARENT", "TRACESTATE"];
 
 #[derive(Debug)]
 pub(super) struct Program {
@@ -95,7 +96,11 @@ impl Program {
             let name = name.display();
             return Err(Failure::usage(anyhow!("`{name}` is no program that can be run")));
         }
-        let ours = |name: &OsString| name.as_bytes().starts_with(OUR_VARIABLES.as_bytes());
+        // What is about this program, and not about what the other one is run for.
+        let ours = |name: &OsString| {
+            name.as_bytes().starts_with(OUR_VARIABLES.as_bytes())
+                || TRACE_VARIABLES.iter().any(|known| name == known)
+        };
         Ok(Self {
             name: name.clone(),
             arguments: arguments.to_vec(),
@@ -177,6 +182,9 @@ impl Program {
         let sometimes = [
             ("POSTRIDER_IDEMPOTENCY_KEY", event.idempotency_key.clone()),
             ("POSTRIDER_ORDERING_KEY", event.ordering_key.clone()),
+            // As programs that trace expect it.
+            ("TRACEPARENT", work.trace.as_ref().map(Trace::parent)),
+            ("TRACESTATE", work.trace.as_ref().and_then(Trace::state).map(str::to_owned)),
         ];
         let sometimes = sometimes.into_iter().filter_map(|(name, value)| Some((name, value?)));
         for (name, value) in always.into_iter().chain(sometimes) {

@@ -306,6 +306,11 @@ async fn a_hub_has_its_token_shown_once_and_takes_endpoints_by_its_name() {
         assert!(shown.contains("home") && !shown.contains(&token), "{shown}");
     }
     assert_eq!(value(&operator.shown(&["hubs", "show", "home"]).await, "state"), "offline");
+    let rotated = operator.shown(&["hubs", "rotate-token", "home"]).await;
+    assert_ne!(value(&rotated, "token"), token);
+    let own = "prh_0123456789abcdefghijklmnopqrstuvwxyz";
+    let rotated = operator.shown(&["hubs", "rotate-token", &id, "--token", own]).await;
+    assert_eq!(value(&rotated, "token"), own);
     let endpoint = operator.json(&["endpoints", "create", "--hub", "home"]).await;
     assert_eq!(endpoint["hub"], id.as_str());
     operator.refused(&["hubs", "delete", "home"], 2).await;

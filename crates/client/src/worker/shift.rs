@@ -232,9 +232,9 @@ where
 
     /// Gives a delivery to a handler, or back to the gateway where no more is taken.
     fn hold(&mut self, lease: Lease, at: Instant, now: Instant) {
-        let Lease { token, delivery, expires_at: _, attempt, event } = lease;
+        let Lease { token, delivery, expires_at: _, attempt, event, trace } = lease;
         let job = Job { delivery, event: event.id, kind: event.kind.clone(), attempt };
-        let work = Work { delivery, endpoint: self.options.endpoint, attempt, event };
+        let work = Work { delivery, endpoint: self.options.endpoint, attempt, event, trace };
         self.last_number += 1;
         let number = self.last_number;
         let phase = if self.stage == Stage::Open {

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::peer::{Peer, post};
 use super::{PRODUCER, TRACE, parent};
-use crate::gateway::{Gateway, Launch, text};
+use crate::gateway::{Gateway, KEY, Launch, text};
 
 async fn start(data: &tempfile::TempDir) -> Gateway {
     Launch::serve(data.path()).and(["--allow-command", "/usr/bin/env"]).start().await
@@ -106,4 +106,29 @@ async fn a_program_finds_the_trace_in_its_environment() {
     assert!(printed.contains(&format!("TRACEPARENT={}", parent()).as_str()), "{printed:?}");
     assert!(printed.contains(&"TRACESTATE=a=1"), "{printed:?}");
     gateway.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_that_works_for_a_pull_endpoint_finds_the_trace_in_its_environment() {
+    let data = tempfile::tempdir().expect("a temporary directory");
+    let gateway = start(&data).await;
+    gateway.create_endpoint(json!({ "name": "jobs", "pull": true })).await;
+    let event = json!({ "type": "order.created", "payload": 1 }).to_string();
+    let headers = [("traceparent", parent()), ("tracestate", "a=1".to_owned())];
+    post(&gateway, "/v1/events", &headers, &event).await;
+
+    let (url, seen) = (format!("http://{}", gateway.address), data.path().join("seen"));
+    let script = r#"echo "$TRACEPARENT $TRACESTATE" > "$0""#;
+    let work = ["work", "--gateway", &url, "--endpoint", "jobs", "--", "sh", "-c", script];
+    let worker = Launch::with(work)
+        .and([&seen])
+        .variable("POSTRIDER_KEY", KEY)
+        .variable("TRACEPARENT", "of somebody else")
+        .spawn();
+    let done = worker.stderr.line(|line| line.ends_with(": done")).await;
+    assert!(done.is_some(), "{}", worker.stderr.text());
+    let seen = std::fs::read_to_string(seen).expect("it was written");
+    let trace = parent();
+    let (version_and_trace, _) = trace.split_at(35);
+    assert!(seen.starts_with(version_and_trace) && seen.ends_with(" a=1\n"), "{seen}");
 }
