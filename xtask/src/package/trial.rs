@@ -19,13 +19,13 @@ pub(super) fn alone(binary: &Path) -> Result<()> {
     fs::copy(binary, system.path().join("postrider"))?;
     fs::create_dir(system.path().join("tmp"))?;
     let script = "ip link set lo up && exec chroot \"$0\" /postrider serve --data /data";
-    let mut gateway = Trial::start(
-        Command::new("unshare")
-            .args(["--map-root-user", "--net", "sh", "-c", script])
-            .arg(system.path()),
-    )?;
-    let root = format!("/proc/{}/root", gateway.child.id());
-    gateway.check(&["chroot", root.as_str(), "/postrider", "health", "--gateway", GATEWAY])?;
+    let mut unshare = Command::new("unshare");
+    if !toolchain::is_root() {
+        unshare.arg("--map-root-user");
+    }
+    unshare.args(["--net", "sh", "-c", script]).arg(system.path());
+    let gateway = Trial::start(&mut unshare)?;
+    gateway.check(&["/postrider", "health", "--gateway", GATEWAY])?;
     gateway.stop()
 }
 
@@ -52,7 +52,8 @@ install -d -m 0700 -o postrider -g postrider /var/lib/postrider
 postrider config check /etc/postrider/postrider.toml >&2
 man -l /usr/share/man/man1/postrider.1* >/dev/null 2>&1 || test -s /usr/share/man/man1/postrider.1*
 cd /var/lib/postrider
-runuser -u postrider -- postrider serve --config /etc/postrider/postrider.toml &
+setpriv --reuid=postrider --regid=postrider --clear-groups \
+    postrider serve --config /etc/postrider/postrider.toml &
 gateway=$!
 trap 'kill "$gateway"' TERM
 wait "$gateway" || wait "$gateway"
@@ -63,15 +64,14 @@ echo removed
 END
 exec chroot "$1/system" sh /trial
 "#;
-    let mut gateway = Trial::start(
+    let gateway = Trial::start(
         Command::new("unshare")
             .args(["--mount", "--net", "sh", "-c", script, "trial"])
             .arg(system.path())
             .arg(package),
     )?;
     gateway.check(&["postrider", "health", "--gateway", GATEWAY])?;
-    gateway.stop()?;
-    Ok(())
+    gateway.stop()
 }
 
 /// A gateway in surroundings of its own. It is killed when it is dropped.
@@ -95,10 +95,13 @@ impl Trial {
     }
 
     /// Runs a command where the gateway is.
-    fn check(&mut self, words: &[&str]) -> Result<()> {
+    fn check(&self, words: &[&str]) -> Result<()> {
         let mut enter = Command::new("nsenter");
-        enter.args(["--target", &self.child.id().to_string(), "--net", "--mount", "--user"]);
-        enter.args(["--preserve-credentials", "--root", "--"]).args(words);
+        enter.args(["--target", &self.child.id().to_string(), "--net", "--mount"]);
+        if !toolchain::is_root() {
+            enter.args(["--user", "--preserve-credentials"]);
+        }
+        enter.args(["--root", "--wd", "--"]).args(words);
         cargo::run(enter)
     }
 
