@@ -203,8 +203,12 @@ pub(crate) fn log(shared: &Shared, waiting: &Waiting, next: &Next, attempt: &Att
         State::Dead => (Kind::Dead, Level::WARN),
         State::InFlight | State::Cancelled => return,
     };
+    // Most attempts are successes that nobody wants to hear of: they cost no look at the clock.
+    if level > LevelFilter::current() {
+        return;
+    }
     let now = shared.clock.now();
-    if level > LevelFilter::current() || !shared.sampled.admits(kind, waiting.endpoint, now) {
+    if !shared.sampled.admits(kind, waiting.endpoint, now) {
         return;
     }
     let (delivery, event, endpoint) = (waiting.id, waiting.event.id, waiting.endpoint);

@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use postrider_core::delivery::{Next, State};
 use postrider_core::{
@@ -138,7 +138,7 @@ fn span_id(entropy: &dyn Entropy) -> SpanId {
 #[derive(Debug)]
 pub(crate) struct Accepting {
     began_at: Timestamp,
-    stopwatch: Instant,
+    stopwatch: Duration,
     tenant: TenantId,
     groups: Vec<Group>,
 }
@@ -175,7 +175,7 @@ impl Accepting {
         }
         groups.iter().any(|group| group.recorded).then(|| Self {
             began_at: shared.clock.now(),
-            stopwatch: Instant::now(),
+            stopwatch: shared.clock.monotonic(),
             tenant,
             groups,
         })
@@ -183,7 +183,7 @@ impl Accepting {
 
     pub(crate) fn end(self, shared: &Shared, accepted: &Result<Vec<Accepted>, Error>) {
         let Some(spans) = &shared.options.spans else { return };
-        let took = self.stopwatch.elapsed();
+        let took = shared.clock.monotonic().saturating_sub(self.stopwatch);
         let mut rest = accepted.as_deref();
         for group in self.groups {
             let some = rest.map(|rest| rest.split_at(group.events.min(rest.len())));

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
+use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
@@ -106,30 +107,64 @@ impl InProcess {
         let caller =
             Caller { tenant: place, actor: Actor::File, role: Role::Admin, reach: Some(place) };
         let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
-        let mut request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(CONTENT_TYPE, "application/json")
-            .body(body)
-            .map_err(Refusal::internal)?;
-        request.extensions_mut().insert(Within(caller));
-        let response = match self.routes.clone().call(request).await {
-            Ok(response) => response,
-            Err(never) => match never {},
-        };
-        let (status, body) = (response.status(), response.into_body());
-        let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await;
-        let body = body.map_err(|error| Refusal::internal(&*error))?.to_bytes();
-        match (status.is_success(), body.is_empty()) {
-            (true, true) => Ok(Value::Null),
-            (true, false) => serde_json::from_slice(&body).map_err(Refusal::internal),
-            (false, _) => Err(Refusal::read(status, &body)),
+        let answer = ask(&self.routes, caller, method, path, body).await?;
+        if answer.is_empty() {
+            return Ok(Value::Null);
         }
+        serde_json::from_slice(&answer).map_err(Refusal::internal)
     }
 }
 
-impl Refusal {
-    fn read(status: StatusCode, body: &[u8]) -> Self {
+/// Asks a route in somebody's name, without a socket. The answer is what a success has for a body.
+pub(crate) async fn ask(
+    routes: &Router,
+    caller: Caller,
+    method: Method,
+    path: &str,
+    body: Body,
+) -> Result<Bytes, Unanswered> {
+    let mut request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(CONTENT_TYPE, "application/json")
+        .body(body)
+        .map_err(Unanswered::broken)?;
+    request.extensions_mut().insert(Within(caller));
+    let response = match routes.clone().call(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    };
+    let (status, body) = (response.status(), response.into_body());
+    let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await;
+    let body = body.map_err(Unanswered::Broken)?.to_bytes();
+    if status.is_success() { Ok(body) } else { Err(Unanswered::read(status, &body)) }
+}
+
+/// Why a route did not do it.
+#[derive(Debug)]
+pub(crate) enum Unanswered {
+    Refused {
+        status: StatusCode,
+        detail: String,
+        errors: Vec<FieldError>,
+    },
+    /// This process and its own API do not understand one another.
+    Broken(Box<dyn std::error::Error + Send + Sync>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(crate) struct FieldError {
+    pub(crate) field: String,
+    pub(crate) message: String,
+}
+
+impl Unanswered {
+    fn broken(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Broken(error.into())
+    }
+
+    /// What a problem document says.
+    pub(crate) fn read(status: StatusCode, document: &[u8]) -> Self {
         #[derive(Deserialize)]
         struct Problem {
             detail: String,
@@ -137,21 +172,26 @@ impl Refusal {
             errors: Vec<FieldError>,
         }
 
-        #[derive(Deserialize)]
-        struct FieldError {
-            field: String,
-            message: String,
+        match serde_json::from_slice(document) {
+            Ok(Problem { detail, errors }) => Self::Refused { status, detail, errors },
+            Err(error) => Self::broken(error),
         }
+    }
+}
 
-        match serde_json::from_slice::<Problem>(body) {
-            Ok(Problem { detail, errors }) => {
+impl From<Unanswered> for Refusal {
+    fn from(unanswered: Unanswered) -> Self {
+        match unanswered {
+            Unanswered::Refused { status, detail, errors } => {
                 let errors = errors.into_iter().map(|error| (error.field, error.message)).collect();
                 Self { status, detail, errors }
             }
-            Err(error) => Self::internal(error),
+            Unanswered::Broken(error) => Self::internal(error),
         }
     }
+}
 
+impl Refusal {
     /// This process and its own API do not understand one another.
     fn internal(error: impl fmt::Display) -> Self {
         let detail = format!("the gateway's own API could not be used: {error}");

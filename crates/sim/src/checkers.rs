@@ -6,7 +6,6 @@ mod attempt_numbers;
 mod due;
 mod duplicates;
 mod durable;
-mod memory;
 mod one_each;
 mod order;
 mod prompt;
@@ -33,7 +32,6 @@ pub(crate) async fn check(remains: &Remains) -> Result<Vec<String>> {
         after_success::check(remains),
         attempt_numbers::check(remains).await?,
         order::check(remains),
-        memory::check(remains),
         prompt::check(remains),
     ];
     Ok(found.into_iter().flat_map(|found| found.into_iter().take(MAX_SHOWN)).collect())

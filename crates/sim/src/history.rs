@@ -26,8 +26,6 @@ pub(crate) struct History {
     pub(crate) arrivals: Vec<Arrival>,
     pub(crate) changes: Vec<Change>,
     pub(crate) faults: Vec<Fault>,
-    /// The most deliveries that a node said it held when it asked for more.
-    pub(crate) most_held: usize,
 }
 
 /// An event that a producer tried to send, perhaps several times.
@@ -137,11 +135,6 @@ impl Chronicle {
         if let Some(arrival) = self.history.lock().arrivals.get_mut(index) {
             arrival.status = Some(status);
         }
-    }
-
-    pub(crate) fn held(&self, count: usize) {
-        let mut history = self.history.lock();
-        history.most_held = history.most_held.max(count);
     }
 
     pub(crate) fn settled(&self, node: usize, settles: &[Settle], answers: &[Settled]) {

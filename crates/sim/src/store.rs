@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -55,7 +55,6 @@ pub(crate) struct Frailty {
 pub(crate) struct Weather {
     disk_full: AtomicBool,
     cut_off: AtomicBool,
-    operations: AtomicU64,
 }
 
 impl Weather {
@@ -115,7 +114,6 @@ impl Frail {
     /// What may go wrong before anything is done.
     async fn begin(&self) -> Result<(), Error> {
         self.gate.pass().await;
-        self.weather.operations.fetch_add(1, Ordering::Relaxed);
         self.perhaps_crash().await;
         if self.drawn(self.frailty.slow) {
             sleep(Duration::from_millis(self.chance.between(1, SLOWEST_MS))).await;
@@ -211,7 +209,6 @@ impl Journal for Frail {
     }
 
     async fn pages(&self, pages: Pages) -> Result<Vec<Paged>, Error> {
-        self.chronicle.held(pages.held.len());
         self.reading(self.inner.pages(pages)).await
     }
 

@@ -63,7 +63,6 @@ const RULES: &[Rule] = &[
             // readings, which decide nothing that is stored.
             "crates/engine/src/courier.rs",
             "crates/engine/src/endpoints.rs",
-            "crates/engine/src/spans.rs",
             "crates/engine/src/http_client/",
             // How long a commit may wait for company, and how often trouble is logged.
             "crates/store/src/sqlite/writer.rs",

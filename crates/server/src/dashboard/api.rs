@@ -3,15 +3,15 @@
 use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
-use http::{Method, Request, StatusCode};
-use http_body_util::BodyExt as _;
+use http::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tower_service::Service as _;
 
-use crate::auth::{Caller, Within};
+use crate::auth::Caller;
+use crate::in_process::{self, Unanswered};
 use crate::problem::Problem;
+
+pub(crate) use crate::in_process::FieldError;
 
 /// The API, in the name of one visitor.
 #[derive(Debug, Clone)]
@@ -27,12 +27,6 @@ pub(crate) struct Refused {
     /// A sentence for people.
     pub(crate) detail: String,
     pub(crate) errors: Vec<FieldError>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub(crate) struct FieldError {
-    pub(crate) field: String,
-    pub(crate) message: String,
 }
 
 /// A page of a list.
@@ -74,21 +68,7 @@ impl Api {
     }
 
     async fn bytes(&self, method: Method, path: &str, body: Body) -> Result<Bytes, Refused> {
-        let mut request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(CONTENT_TYPE, "application/json")
-            .body(body)
-            .map_err(|error| Refused::internal(&error))?;
-        request.extensions_mut().insert(Within(self.caller));
-        let response = match self.routes.clone().call(request).await {
-            Ok(response) => response,
-            Err(never) => match never {},
-        };
-        let status = response.status();
-        let body = response.into_body().collect().await;
-        let body = body.map_err(|error| Refused::internal(&error))?.to_bytes();
-        if status.is_success() { Ok(body) } else { Err(Refused::read(status, &body)) }
+        Ok(in_process::ask(&self.routes, self.caller, method, path, body).await?)
     }
 }
 
@@ -106,25 +86,21 @@ impl From<&Problem> for Refused {
         let document = serde_json::to_vec(problem).unwrap_or_default();
         let status = serde_json::from_slice(&document).ok();
         let status = status.and_then(|Status { status }| StatusCode::from_u16(status).ok());
-        Self::read(status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), &document)
+        let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        Unanswered::read(status, &document).into()
+    }
+}
+
+impl From<Unanswered> for Refused {
+    fn from(unanswered: Unanswered) -> Self {
+        match unanswered {
+            Unanswered::Refused { status, detail, errors } => Self { status, detail, errors },
+            Unanswered::Broken(error) => Self::internal(&*error),
+        }
     }
 }
 
 impl Refused {
-    fn read(status: StatusCode, body: &[u8]) -> Self {
-        #[derive(Deserialize)]
-        struct Problem {
-            detail: String,
-            #[serde(default)]
-            errors: Vec<FieldError>,
-        }
-
-        match serde_json::from_slice::<Problem>(body) {
-            Ok(Problem { detail, errors }) => Self { status, detail, errors },
-            Err(error) => Self::internal(&error),
-        }
-    }
-
     /// The page and the API do not understand one another.
     fn internal(error: &dyn std::error::Error) -> Self {
         tracing::error!(%error, "a page could not use an answer of the API");
