@@ -92,16 +92,7 @@ impl Walk {
     /// Waits until the gateway shows something.
     #[track_caller]
     pub(crate) fn sees<T>(&self, path: &str, mut look: impl FnMut(&Value) -> Option<T>) -> T {
-        let mut last = Value::Null;
-        let started = std::time::Instant::now();
-        loop {
-            if let Some(seen) = look(&last) {
-                return seen;
-            }
-            assert!(started.elapsed() < crate::PATIENCE, "{path} stays {last}");
-            std::thread::sleep(crate::LOOK_AGAIN);
-            last = self.world.get(path);
-        }
+        eventually(path, || look(&self.world.get(path)))
     }
 
     /// Nothing of the page is left.

@@ -95,7 +95,6 @@ async fn a_program_finds_the_trace_in_its_environment() {
     let mut delivery = gateway.delivery_of(&event).await;
     crate::within("the program to end", async {
         while delivery["state"] != "delivered" {
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
             delivery = gateway.delivery_of(&event).await;
         }
     })
