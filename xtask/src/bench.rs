@@ -3,25 +3,25 @@
 mod accept;
 pub(crate) mod backlog;
 mod batch;
-mod connection;
+pub(crate) mod connection;
 mod end_to_end;
-mod event;
+pub(crate) mod event;
 mod forgetful;
 pub(crate) mod gateway;
 mod hub;
 mod isolation;
 mod latency;
-mod load;
+pub(crate) mod load;
 mod pages;
 pub(crate) mod peer;
-mod postgres;
-mod process;
+pub(crate) mod postgres;
+pub(crate) mod process;
 mod pull;
 mod push;
 mod relay;
 mod report;
-mod sample;
-mod sink;
+pub(crate) mod sample;
+pub(crate) mod sink;
 pub(crate) mod store_cycle;
 mod workers;
 
@@ -224,11 +224,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// As it is packaged.
-const PROFILE: &str = "dist";
+pub(crate) const PROFILE: &str = "dist";
 
 /// Both programs in one build: built one by one they would differ in features, and each build would
 /// undo the other.
-fn build() -> Result<()> {
+pub(crate) fn build() -> Result<()> {
     let both = ["build", "--profile", PROFILE, "--package", "postrider-cli", "--package", "xtask"];
     cargo::run(cargo::command(both))
 }
@@ -307,7 +307,7 @@ async fn measure_on_postgres(measure: Measure, setting: &Setting) -> Result<Vec<
     }
 }
 
-async fn interrupted() -> Result<()> {
+pub(crate) async fn interrupted() -> Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {

@@ -14,13 +14,9 @@ use postrider_store::sqlite::{self, BackupError, Existing, Phase, Report, Sealed
 
 use crate::Failure;
 use crate::progress::{Bar, Unit, size};
-use crate::secret::Secret;
+use crate::secret_key::{self, KeyArgs};
 use crate::signals::Signals;
-use crate::stores::Place;
-
-/// Where the database is if nothing is said.
-const DATA: &str = "postrider-data";
-const DATABASE: &str = "postrider.db";
+use crate::stores::{Place, Whereabouts};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -48,9 +44,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     whereabouts: Whereabouts,
 
-    /// The file with the key of stored secrets, for --with-key, if it is not beside the database
-    #[arg(long, env = "POSTRIDER_SECRET_KEY_FILE", value_name = "PATH")]
-    secret_key_file: Option<PathBuf>,
+    #[command(flatten)]
+    secret_key: KeyArgs,
 
     /// Replace what is there under that name
     #[arg(long)]
@@ -59,38 +54,6 @@ pub(crate) struct Args {
     /// Copy the file with the key of stored secrets too, to FILE.key
     #[arg(long)]
     with_key: bool,
-}
-
-/// Where the store of a gateway is, for a command that looks at it from outside.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Whereabouts {
-    /// Directory with the database of the gateway and its key [default: postrider-data]
-    #[arg(long, env = "POSTRIDER_DATA", value_name = "DIR")]
-    data: Option<PathBuf>,
-
-    /// The store, if it is not a database in --data: `sqlite:PATH`, or `postgres://USER@HOST/NAME`.
-    /// Rather set the variable if it holds a password
-    #[arg(long, env = "POSTRIDER_STORE", hide_env_values = true, value_name = "URL")]
-    store: Option<Secret>,
-}
-
-impl Whereabouts {
-    pub(crate) fn data(&self) -> &Path {
-        self.data.as_deref().unwrap_or(Path::new(DATA))
-    }
-
-    /// Whether somebody said where it is.
-    pub(crate) fn is_given(&self) -> bool {
-        self.data.is_some() || self.store.is_some()
-    }
-
-    pub(crate) fn place(&self) -> Result<Place, Failure> {
-        let Some(url) = &self.store else { return Ok(Place::File(self.data().join(DATABASE))) };
-        // What was given may hold a password.
-        Place::parse(&url.0).ok_or_else(|| {
-            Failure::usage(anyhow!("--store: expected sqlite:PATH or postgres://USER@HOST/NAME"))
-        })
-    }
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -105,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     };
     let existing = if args.force { Existing::Replace } else { Existing::Refuse };
     // First, because a backup without the key that was asked for is not what was asked for.
-    let plan = || key::Copy::plan(&from, args.secret_key_file.as_deref(), &args.to, existing);
+    let plan = || key::Copy::plan(&from, args.secret_key.file(), &args.to, existing);
     let key = args.with_key.then(plan).transpose()?;
     let started = Instant::now();
     let report = copy(&from, &args.to, existing)?;
@@ -201,7 +164,7 @@ fn conclude(
                 out,
                 "Its secrets are sealed and cannot be read without the key, which is not in it: keep \
                  a copy of the key file ({}, unless configured otherwise) somewhere else.",
-                key::beside(from).display()
+                secret_key::beside(from).display()
             )?;
             " --secret-key-file KEYFILE".to_owned()
         }

@@ -1,7 +1,5 @@
 //! `postrider dead`: dead letters, which are looked at, sent again, or thrown away.
 
-use std::io;
-
 use anyhow::anyhow;
 use clap::Subcommand;
 use postrider_client::{Gateway, Method};
@@ -35,7 +33,7 @@ enum Command {
     Show(deliveries::One),
     /// Show dead letters put together by where they were to go and why they did not
     #[command(after_help = "Example:\n  postrider dead groups --since 1d")]
-    Groups(Groups),
+    Groups(Look),
     /// Send dead letters again, in the order of their events
     #[command(after_help = "\
 First says how many there are and asks; --yes answers. The gateway sends them by itself, also through \
@@ -58,39 +56,47 @@ Examples:
     Purge(Purge),
 }
 
+/// A look at dead letters.
 #[derive(Debug, clap::Args)]
-struct List {
+struct Look {
     #[command(flatten)]
     connect: Connect,
 
     #[command(flatten)]
     output: OutputArgs,
 
-    /// Only those in this state
-    #[arg(long, value_name = "STATE", value_parser = STATES)]
-    state: Option<String>,
-
     #[command(flatten)]
-    filter: FilterArgs,
+    letters: Letters,
+}
+
+#[derive(Debug, clap::Args)]
+struct List {
+    #[command(flatten)]
+    look: Look,
 
     #[command(flatten)]
     page: ListArgs,
 }
 
+/// Which dead letters are meant.
 #[derive(Debug, clap::Args)]
-struct Groups {
-    #[command(flatten)]
-    connect: Connect,
-
-    #[command(flatten)]
-    output: OutputArgs,
-
+struct Letters {
     /// Only those in this state
     #[arg(long, value_name = "STATE", value_parser = STATES)]
     state: Option<String>,
 
     #[command(flatten)]
     filter: FilterArgs,
+}
+
+impl Letters {
+    fn is_empty(&self) -> bool {
+        self.state.is_none() && self.filter.is_empty()
+    }
+
+    async fn parameters(&self, gateway: &Gateway) -> Result<Vec<(&'static str, String)>, Failure> {
+        self.filter.parameters(gateway, self.state.clone()).await
+    }
 }
 
 /// Which dead letters something is to be done with.
@@ -104,12 +110,8 @@ struct Chosen {
     #[arg(long)]
     all: bool,
 
-    /// Only those in this state
-    #[arg(long, value_name = "STATE", value_parser = STATES)]
-    state: Option<String>,
-
     #[command(flatten)]
-    filter: FilterArgs,
+    letters: Letters,
 
     #[command(flatten)]
     yes: YesArgs,
@@ -162,19 +164,20 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 fn list(args: &List) -> Result<(), Failure> {
-    let gateway = args.connect.gateway()?;
+    let Look { connect, output, letters } = &args.look;
+    let gateway = connect.gateway()?;
     let answer = block_on(async {
-        let parameters = args.filter.parameters(&gateway, args.state.clone()).await?;
+        let parameters = letters.parameters(&gateway).await?;
         traffic::list(&gateway, "/v1/dead-letters", &parameters, args.page).await
     })?;
-    args.output.show(&answer, |out| one::write_list(&answer, now(), out))?;
+    output.show(&answer, |out| one::write_list(&answer, now(), out))?;
     Ok(())
 }
 
-fn groups(args: &Groups) -> Result<(), Failure> {
+fn groups(args: &Look) -> Result<(), Failure> {
     let gateway = args.connect.gateway()?;
     let answer = block_on(async {
-        let parameters = args.filter.parameters(&gateway, args.state.clone()).await?;
+        let parameters = args.letters.parameters(&gateway).await?;
         get(&gateway, &path("/v1/dead-letters/groups", &parameters)).await
     })?;
     args.output.show(&answer, |out| {
@@ -205,18 +208,38 @@ fn groups(args: &Groups) -> Result<(), Failure> {
 }
 
 impl Chosen {
+    /// Which they are, as the API wants it, if the user means them; `question` is told how many that
+    /// are. None where there are none, or only their number was wanted: then that is shown.
+    async fn meant(
+        &self,
+        gateway: &Gateway,
+        output: OutputArgs,
+        question: impl FnOnce(&str) -> String,
+    ) -> Result<Option<Value>, Failure> {
+        let body = self.body(gateway).await?;
+        let matched = self.count(gateway, &body).await?;
+        let letters = letters(matched);
+        if matched == 0 || self.dry_run {
+            let answer = json!({ "matched": matched });
+            output.show(&answer, |out| writeln!(out, "{letters} match."))?;
+            return Ok(None);
+        }
+        self.yes.confirm(&question(&letters))?;
+        Ok(Some(body))
+    }
+
     /// As the API wants it: `ids`, or `filter`.
     async fn body(&self, gateway: &Gateway) -> Result<Value, Failure> {
         if !self.ids.is_empty() {
             return Ok(json!({ "ids": self.ids }));
         }
         // An empty filter is more often a slip than a wish.
-        if self.filter.is_empty() && self.state.is_none() && !self.all {
+        if self.letters.is_empty() && !self.all {
             return Err(Failure::usage(anyhow!(
                 "say which dead letters: ids, a filter such as --endpoint, or --all"
             )));
         }
-        let parameters = self.filter.parameters(gateway, self.state.clone()).await?;
+        let parameters = self.letters.parameters(gateway).await?;
         Ok(json!({ "filter": as_body(parameters) }))
     }
 
@@ -234,12 +257,9 @@ impl Chosen {
 fn replay(args: &Replay) -> Result<(), Failure> {
     let gateway = args.connect.gateway()?;
     block_on(async {
-        let mut body = args.chosen.body(&gateway).await?;
-        let matched = args.chosen.count(&gateway, &body).await?;
-        if stops_here(args.output, &args.chosen, matched)? {
-            return Ok(());
-        }
-        args.chosen.yes.confirm(&format!("Send {} again", letters(matched)))?;
+        let question = |letters: &str| format!("Send {letters} again");
+        let meant = args.chosen.meant(&gateway, args.output, question).await?;
+        let Some(mut body) = meant else { return Ok(()) };
         if let Some(rate) = args.rate {
             body["rate_per_second"] = json!(rate);
         }
@@ -274,12 +294,9 @@ fn replay(args: &Replay) -> Result<(), Failure> {
 fn purge(args: &Purge) -> Result<(), Failure> {
     let gateway = args.connect.gateway()?;
     block_on(async {
-        let mut body = args.chosen.body(&gateway).await?;
-        let matched = args.chosen.count(&gateway, &body).await?;
-        if stops_here(args.output, &args.chosen, matched)? {
-            return Ok(());
-        }
-        args.chosen.yes.confirm(&format!("Throw {} away, for good", letters(matched)))?;
+        let question = |letters: &str| format!("Throw {letters} away, for good");
+        let meant = args.chosen.meant(&gateway, args.output, question).await?;
+        let Some(mut body) = meant else { return Ok(()) };
         if args.chosen.all {
             body["all"] = true.into();
         }
@@ -289,16 +306,6 @@ fn purge(args: &Purge) -> Result<(), Failure> {
         })?;
         Ok(())
     })
-}
-
-/// Where there is nothing to do, or only the number was wanted.
-fn stops_here(output: OutputArgs, chosen: &Chosen, matched: u64) -> io::Result<bool> {
-    if matched > 0 && !chosen.dry_run {
-        return Ok(false);
-    }
-    output
-        .show(&json!({ "matched": matched }), |out| writeln!(out, "{} match.", letters(matched)))?;
-    Ok(true)
 }
 
 fn letters(count: u64) -> String {

@@ -9,18 +9,16 @@ mod machine;
 mod store;
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use postrider_engine::destination::{Allowance, Guard, NameServers, Resolver, Rules, System};
-use postrider_engine::http_client::EgressProxy;
+use postrider_engine::destination::Guard;
 use serde_json::json;
 
-use crate::backup::Whereabouts;
 use crate::connect::Connect;
+use crate::outbound::OutboundArgs;
 use crate::output::{Colour, OutputArgs, Style, inert_to};
 use crate::secret_key::KeyArgs;
+use crate::stores::Whereabouts;
 use crate::{EXIT_FAILURE, Failure};
 use check::{Check, Status};
 
@@ -41,7 +39,8 @@ left again.
   gateway      alive, ready, of this version; its key valid; what waits, what is disabled, whose breaker \
 is open; every lane carried. Of one tenant: the key's, or --tenant
   dns          each name server answers, and each destination has an address
-  destination  allowed by the guard, and reachable (TCP, and TLS for https)
+  destination  allowed by the guard, and reachable (TCP, and TLS for https; not tried where it \
+all goes through --egress-proxy)
 
 Without a key of the API only the machine and the store are looked at; without a store only the \
 machine and the gateway.
@@ -65,40 +64,13 @@ pub(crate) struct Args {
     #[command(flatten)]
     output: OutputArgs,
 
-    /// What the gateway may send to although it is not public, as `serve` was told; repeatable
-    #[arg(
-        long,
-        env = "POSTRIDER_ALLOW_DESTINATION",
-        value_name = "CIDR|NAME",
-        value_delimiter = ','
-    )]
-    allow_destination: Vec<Allowance>,
-
-    /// A port that the gateway may send to, as `serve` was told; repeatable
-    #[arg(long, env = "POSTRIDER_ALLOW_PORT", value_name = "PORT", value_delimiter = ',')]
-    allow_port: Vec<u16>,
-
-    /// A port that the gateway may not send to, as `serve` was told; repeatable
-    #[arg(long, env = "POSTRIDER_DENY_PORT", value_name = "PORT", value_delimiter = ',')]
-    deny_port: Vec<u16>,
-
-    /// A name server that the gateway asks, as `serve` was told; repeatable
-    #[arg(long, env = "POSTRIDER_DNS_SERVER", value_name = "ADDRESS", value_delimiter = ',')]
-    dns_server: Vec<SocketAddr>,
-
-    /// The proxy that the gateway sends through, as `serve` was told: destinations are not connected
-    /// to then
-    #[arg(long, env = "POSTRIDER_EGRESS_PROXY", hide_env_values = true, value_name = "URL")]
-    egress_proxy: Option<EgressProxy>,
-
-    /// Attempts under way at the same time, as `serve` was told
-    #[arg(long, env = "POSTRIDER_MAX_IN_FLIGHT", default_value_t = 1024, value_name = "N")]
-    max_in_flight: usize,
+    #[command(flatten)]
+    outbound: OutboundArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let place = args.whereabouts.place()?;
-    let guard = guard(args)?;
+    let guard = args.outbound.guard()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     // A signal ends it on the spot: there is nothing to put back.
     let checks = runtime.block_on(look(args, &place, &guard));
@@ -109,29 +81,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     Ok(if failed { EXIT_FAILURE.into() } else { ExitCode::SUCCESS })
 }
 
-/// One that judges as the gateway's does, if it is told the same.
-fn guard(args: &Args) -> Result<Guard, Failure> {
-    let mut rules = Rules {
-        allow_ports: args.allow_port.clone(),
-        deny_ports: args.deny_port.clone(),
-        ..Rules::default()
-    };
-    for allowance in &args.allow_destination {
-        rules.allow(allowance.clone());
-    }
-    let resolver: Arc<dyn Resolver> = if args.dns_server.is_empty() {
-        Arc::new(System)
-    } else {
-        Arc::new(NameServers::new(&args.dns_server).map_err(Failure::usage)?)
-    };
-    Ok(Guard::with_resolver(rules, resolver))
-}
-
 async fn look(args: &Args, place: &crate::stores::Place, guard: &Guard) -> Vec<Check> {
     let mut checks = store::look(place, args).await;
     checks.push(machine::clock(place));
-    checks.push(machine::file_limit(args.max_in_flight));
-    checks.extend(destinations::name_servers(&args.dns_server).await);
+    checks.push(machine::file_limit(args.outbound.max_in_flight));
+    checks.extend(destinations::name_servers(&args.outbound.dns_server).await);
     let gateway = match args.connect.gateway() {
         Ok(gateway) => gateway,
         Err(failure) => {
@@ -145,7 +99,7 @@ async fn look(args: &Args, place: &crate::stores::Place, guard: &Guard) -> Vec<C
     };
     let seen = gateway::look(&gateway).await;
     checks.extend(seen.checks);
-    let through = args.egress_proxy.is_some();
+    let through = args.outbound.egress_proxy.is_some();
     checks.extend(destinations::look(&gateway, guard, &seen.endpoints, through).await);
     checks
 }

@@ -7,15 +7,14 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 use clap::Subcommand;
-use postrider_client::{Gateway, Method};
+use postrider_client::Method;
 use postrider_core::span;
 use serde_json::{Map, Value};
 
 use crate::Failure;
 use crate::connect::Connect;
 use crate::output::{OutputArgs, cell};
-use crate::prompt::YesArgs;
-use crate::resource::{ENDPOINT, Many, One, ask, block_on, body, list};
+use crate::resource::{ENDPOINT, Many, One, Removal, ask, block_on, body, called};
 use crate::secret::Secret;
 use fields::Fields;
 
@@ -63,7 +62,7 @@ Examples:
     Update(Box<Update>),
     /// Delete an endpoint; what is unfinished is cancelled, history stays until its time
     #[command(after_help = "Example:\n  postrider endpoints delete billing --yes")]
-    Delete(Delete),
+    Delete(Removal),
     /// Keep what comes for an endpoint, and send nothing
     #[command(after_help = "Example:\n  postrider endpoints pause billing")]
     Pause(One),
@@ -122,10 +121,6 @@ struct Create {
 
 #[derive(Debug, clap::Args)]
 struct Update {
-    /// Its id, or its name where no other has the same
-    #[arg(value_name = "ID|NAME")]
-    which: String,
-
     #[command(flatten)]
     fields: Fields,
 
@@ -137,31 +132,11 @@ struct Update {
     from: body::FromArgs,
 
     #[command(flatten)]
-    connect: Connect,
-
-    #[command(flatten)]
-    output: OutputArgs,
-}
-
-#[derive(Debug, clap::Args)]
-struct Delete {
-    /// Its id, or its name where no other has the same
-    #[arg(value_name = "ID|NAME")]
-    which: String,
-
-    #[command(flatten)]
-    yes: YesArgs,
-
-    #[command(flatten)]
-    connect: Connect,
+    one: One,
 }
 
 #[derive(Debug, clap::Args)]
 struct Rotate {
-    /// Its id, or its name where no other has the same
-    #[arg(value_name = "ID|NAME")]
-    which: String,
-
     /// How long the old secret goes on signing beside the new one [default: 24h]
     #[arg(long, value_name = "SPAN")]
     overlap: Option<String>,
@@ -171,60 +146,48 @@ struct Rotate {
     secret: Option<Secret>,
 
     #[command(flatten)]
-    connect: Connect,
-
-    #[command(flatten)]
-    output: OutputArgs,
+    one: One,
 }
 
 #[derive(Debug, clap::Args)]
 struct ShowSecret {
-    /// Its id, or its name where no other has the same
-    #[arg(value_name = "ID|NAME")]
-    which: String,
-
     /// Print what receivers verify Ed25519 signatures with
     #[arg(long)]
     public_key: bool,
 
     #[command(flatten)]
-    connect: Connect,
-
-    #[command(flatten)]
-    output: OutputArgs,
+    one: One,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let done = |()| ExitCode::SUCCESS;
     block_on(async {
         match &args.command {
-            Command::List(args) => show_all(args).await.map(done),
-            Command::Show(args) => show(args).await.map(done),
+            Command::List(args) => ENDPOINT.show_all(args, view::table).await.map(done),
+            Command::Show(args) => {
+                ENDPOINT.show(args, |out, endpoint, _| view::page(out, endpoint)).await.map(done)
+            }
             Command::Create(args) => create(args).await.map(done),
             Command::Update(args) => update(args).await.map(done),
-            Command::Delete(args) => delete(args).await.map(done),
-            Command::Pause(args) => act(args, "pause").await.map(done),
-            Command::Resume(args) => act(args, "resume").await.map(done),
-            Command::Enable(args) => act(args, "enable").await.map(done),
+            Command::Delete(args) => ENDPOINT.remove(args, deleting, "Deleted").await.map(done),
+            Command::Pause(args) => switch(args, "/pause").await.map(done),
+            Command::Resume(args) => switch(args, "/resume").await.map(done),
+            Command::Enable(args) => switch(args, "/enable").await.map(done),
             Command::Test(args) => test(args).await,
             Command::RotateSecret(args) => rotate_secret(args).await.map(done),
             Command::Secret(args) => show_secret(args).await.map(done),
-            Command::Stats(args) => stats(args).await.map(done),
+            Command::Stats(args) => {
+                let shown = ENDPOINT.act(args, Method::GET, "/stats", None, |out, stats, _| {
+                    view::stats(out, stats)
+                });
+                shown.await.map(done)
+            }
         }
     })
 }
 
-async fn show_all(args: &Many) -> Result<(), Failure> {
-    let gateway = args.connect.gateway()?;
-    let answer = list(&gateway, ENDPOINT.path, &[], args.list).await?;
-    Ok(args.output.show(&answer, |out| view::table(out, &answer))?)
-}
-
-async fn show(args: &One) -> Result<(), Failure> {
-    let gateway = args.connect.gateway()?;
-    let path = ENDPOINT.path_of(&gateway, &args.which).await?;
-    let answer = ENDPOINT.ask(&gateway, Method::GET, &path, None).await?;
-    Ok(args.output.show(&answer, |out| view::page(out, &answer))?)
+fn deleting(called: &str) -> String {
+    format!("Delete the endpoint {called}, and cancel what waits for it")
 }
 
 async fn create(args: &Create) -> Result<(), Failure> {
@@ -242,47 +205,29 @@ async fn create(args: &Create) -> Result<(), Failure> {
 }
 
 async fn update(args: &Update) -> Result<(), Failure> {
+    let One { which, connect, output } = &args.one;
     let mut body = args.from.read()?;
-    let gateway = args.connect.gateway()?;
+    let gateway = connect.gateway()?;
     args.fields.put_into(&mut body, &gateway).await?;
     body.clear(&args.clear);
     if body.is_empty() {
         return Err(Failure::usage(anyhow!("say what to change; --help lists what can be")));
     }
-    let path = ENDPOINT.path_of(&gateway, &args.which).await?;
-    let answer = ENDPOINT.ask(&gateway, Method::PATCH, &path, Some(&body.into_value())).await?;
-    Ok(args.output.show(&answer, |out| view::page(out, &answer))?)
+    let body = body.into_value();
+    let answer = ENDPOINT.ask_of(&gateway, which, Method::PATCH, "", Some(&body)).await?;
+    Ok(output.show(&answer, |out| view::page(out, &answer))?)
 }
 
-async fn delete(args: &Delete) -> Result<(), Failure> {
-    let gateway = args.connect.gateway()?;
-    let (path, called) = known(&gateway, &args.which).await?;
-    args.yes.confirm(&format!("Delete the endpoint {called}, and cancel what waits for it"))?;
-    ENDPOINT.ask(&gateway, Method::DELETE, &path, None).await?;
-    println!("Deleted {called}");
-    Ok(())
-}
-
-/// The path of an endpoint, and what people call it.
-async fn known(gateway: &Gateway, which: &str) -> Result<(String, String), Failure> {
-    let path = ENDPOINT.path_of(gateway, which).await?;
-    let endpoint = ENDPOINT.ask(gateway, Method::GET, &path, None).await?;
-    Ok((path, view::called(&endpoint)))
-}
-
-async fn act(args: &One, action: &str) -> Result<(), Failure> {
-    let gateway = args.connect.gateway()?;
-    let path = ENDPOINT.path_of(&gateway, &args.which).await?;
-    let answer = ENDPOINT.ask(&gateway, Method::POST, &format!("{path}/{action}"), None).await?;
-    Ok(args.output.show(&answer, |out| {
-        writeln!(out, "{} is {}", view::called(&answer), cell(&answer["state"]))
-    })?)
+async fn switch(args: &One, action: &str) -> Result<(), Failure> {
+    let switched = ENDPOINT.act(args, Method::POST, action, None, |out, endpoint, _| {
+        writeln!(out, "{} is {}", called(endpoint), cell(&endpoint["state"]))
+    });
+    switched.await
 }
 
 async fn test(args: &One) -> Result<ExitCode, Failure> {
     let gateway = args.connect.gateway()?;
-    let path = ENDPOINT.path_of(&gateway, &args.which).await?;
-    let answer = ENDPOINT.ask(&gateway, Method::POST, &format!("{path}/test"), None).await?;
+    let answer = ENDPOINT.ask_of(&gateway, &args.which, Method::POST, "/test", None).await?;
     args.output.show(&answer, |out| view::attempt(out, &answer))?;
     let delivered = answer["outcome"] == "delivered";
     Ok(if delivered { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -296,37 +241,31 @@ async fn rotate_secret(args: &Rotate) -> Result<(), Failure> {
         body.set("overlap", Some(overlap.as_str()));
     }
     body.set("secret", args.secret.as_ref().map(body::secret).transpose()?);
-    let gateway = args.connect.gateway()?;
-    let path = ENDPOINT.path_of(&gateway, &args.which).await?;
-    let path = format!("{path}/rotate-secret");
-    let answer = ENDPOINT.ask(&gateway, Method::POST, &path, Some(&body.into_value())).await?;
-    Ok(args.output.show(&answer, |out| view::secrets(out, &answer))?)
+    let body = body.into_value();
+    let below = "/rotate-secret";
+    let rotated = ENDPOINT.act(&args.one, Method::POST, below, Some(&body), |out, answer, _| {
+        view::secrets(out, answer)
+    });
+    rotated.await
 }
 
 async fn show_secret(args: &ShowSecret) -> Result<(), Failure> {
-    let gateway = args.connect.gateway()?;
-    let path = ENDPOINT.path_of(&gateway, &args.which).await?;
-    let answer = ENDPOINT.ask(&gateway, Method::GET, &format!("{path}/secret"), None).await?;
+    let One { which, connect, output } = &args.one;
+    let gateway = connect.gateway()?;
+    let answer = ENDPOINT.ask_of(&gateway, which, Method::GET, "/secret", None).await?;
     let field = if args.public_key { "public_key" } else { "secret" };
     let shown = cell(&answer[field]);
-    if shown.is_empty() && !args.output.json() {
+    if shown.is_empty() && !output.json() {
         return Err(anyhow!(
             "this endpoint has none: its signing scheme is another (`postrider endpoints show`)"
         )
         .into());
     }
-    args.output.show(&answer, |out| writeln!(out, "{shown}"))?;
-    if !args.output.json() {
+    output.show(&answer, |out| writeln!(out, "{shown}"))?;
+    if !output.json() {
         view::older_secrets(&answer);
     }
     Ok(())
-}
-
-async fn stats(args: &One) -> Result<(), Failure> {
-    let gateway = args.connect.gateway()?;
-    let path = ENDPOINT.path_of(&gateway, &args.which).await?;
-    let answer = ENDPOINT.ask(&gateway, Method::GET, &format!("{path}/stats"), None).await?;
-    Ok(args.output.show(&answer, |out| view::stats(out, &answer))?)
 }
 
 /// Words and what they stand for, as an object.

@@ -1,7 +1,10 @@
 //! `postrider export`: events and what became of them, as lines of JSON.
 
+mod sheet;
+
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, IsTerminal as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,6 +20,7 @@ use crate::progress::{Bar, Unit, grouped};
 use crate::resource::{block_on, refused};
 use crate::signals::Signals;
 use crate::traffic::{Moment, entries, is_closed_pipe, note, now, page_path, payload};
+use sheet::Sheet;
 
 /// Events that are held in memory at once.
 const PAGE: usize = 50;
@@ -73,36 +77,30 @@ pub(crate) struct Args {
     to: Option<PathBuf>,
 }
 
-/// How far it has come.
-#[derive(Debug, Default)]
-struct Written {
-    events: u64,
-    last: Option<EventId>,
-}
-
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let gateway = args.connect.gateway()?;
-    let out: Box<dyn Write> = match &args.to {
-        Some(file) => Box::new(open(file, args.after.is_some())?),
-        None => Box::new(io::stdout()),
+    let mut sheet = match &args.to {
+        Some(file) => Sheet::of_file(open(file, args.after.is_some())?, args.after)?,
+        None => Sheet::of_stdout(args.after),
     };
-    let mut out = BufWriter::new(out);
-    let mut written = Written { events: 0, last: args.after };
-    let mut bar = Bar::start("exporting", Unit::Things("events"));
+    // On a terminal that shows the lines themselves, it would stand among them.
+    let apart = args.to.is_some() || !io::stdout().is_terminal();
+    let mut bar = apart.then(|| Bar::start("exporting", Unit::Things("events")));
     let ended = block_on(async {
         let mut signals = Signals::catch()?;
         tokio::select! {
             () = signals.next() => Err(anyhow!("stopped").into()),
-            ended = export(args, &gateway, &mut out, &mut written, &mut bar) => ended,
+            ended = export(args, &gateway, &mut sheet, bar.as_mut()) => ended,
         }
     });
-    // What is in the buffer was counted as written.
-    let ended = ended.and_then(|()| Ok(out.flush()?)).or_else(|failure| {
+    let (put, written) = sheet.finish();
+    let ended = ended.and(put.map_err(Failure::from)).or_else(|failure| {
         let closed = failure.error.downcast_ref::<io::Error>().is_some_and(is_closed_pipe);
-        let _unwritten = out.flush();
         if closed { Ok(()) } else { Err(failure) }
     });
-    bar.clear();
+    if let Some(bar) = &mut bar {
+        bar.clear();
+    }
     note(&format!("{} events", grouped(written.events)));
     if let (Err(_), Some(last)) = (&ended, written.last) {
         note(&format!("go on with --after {last}"));
@@ -113,20 +111,37 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 fn open(file: &Path, adds: bool) -> Result<File, Failure> {
     let mut options = OpenOptions::new();
     if adds {
-        options.create(true).append(true);
+        options.create(true).append(true).read(true);
     } else {
         options.create_new(true).write(true);
     }
-    let opened = options.open(file);
-    opened.with_context(|| format!("cannot write to {}", file.display())).map_err(Failure::usage)
+    let unusable = || format!("cannot write to {}", file.display());
+    let opened = options.open(file).with_context(unusable).map_err(Failure::usage)?;
+    if adds && ends_within_a_line(&opened).with_context(unusable)? {
+        return Err(Failure::usage(anyhow!(
+            "{} ends in the middle of a line, as after a crash: take that line away, as `sed -i '$d'` \
+             does, and go on behind the event of the one before",
+            file.display()
+        )));
+    }
+    Ok(opened)
+}
+
+fn ends_within_a_line(file: &File) -> io::Result<bool> {
+    let found = file.metadata()?;
+    let Some(at) = found.len().checked_sub(1).filter(|_| found.is_file()) else {
+        return Ok(false);
+    };
+    let mut last = [0];
+    file.read_exact_at(&mut last, at)?;
+    Ok(last != *b"\n")
 }
 
 async fn export(
     args: &Args,
     gateway: &Gateway,
-    out: &mut dyn Write,
-    written: &mut Written,
-    bar: &mut Bar,
+    sheet: &mut Sheet,
+    mut bar: Option<&mut Bar>,
 ) -> Result<(), Failure> {
     let now = now();
     let until = [args.until.map(|until| until.ago(now)), args.after.map(just_after)];
@@ -152,15 +167,12 @@ async fn export(
         let lines = ids.into_iter().map(async |id| (id, line(args, gateway, id).await));
         let mut lines = stream::iter(lines).buffered(CONCURRENT);
         while let Some((id, line)) = lines.next().await {
-            if let Some(line) = line? {
-                writeln!(out, "{line}")?;
-                written.events += 1;
+            sheet.add(id, line?.as_deref())?;
+            if let Some(bar) = &mut bar {
+                bar.tell(sheet.added(), None);
             }
-            written.last = Some(id);
-            bar.tell(written.events, None);
         }
-        // What has been said to be written should be, whatever happens next.
-        out.flush()?;
+        sheet.put()?;
         cursor = page["next_cursor"].as_str().map(str::to_owned);
         if cursor.is_none() {
             return Ok(());

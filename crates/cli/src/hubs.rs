@@ -9,9 +9,8 @@ use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::connect::Connect;
-use crate::output::{OutputArgs, Table, cell, inert, moment, pairs};
-use crate::prompt::YesArgs;
-use crate::resource::{HUB, Many, One, ask, block_on, list, say_if_more};
+use crate::output::{OutputArgs, Table, cell, moment, pairs};
+use crate::resource::{HUB, Many, One, Removal, ask, block_on, say_if_more};
 use crate::secret::Secret;
 
 #[derive(Debug, clap::Args)]
@@ -48,7 +47,7 @@ Example:
     RotateToken(RotateToken),
     /// Delete a hub; its connection ends, its endpoints stay, and what goes to them waits
     #[command(after_help = "Example:\n  postrider hubs delete home --yes")]
-    Delete(Delete),
+    Delete(Removal),
 }
 
 #[derive(Debug, clap::Args)]
@@ -61,18 +60,11 @@ struct TokenArgs {
 
 #[derive(Debug, clap::Args)]
 struct RotateToken {
-    /// Its id, or its name where no other has the same
-    #[arg(value_name = "ID|NAME")]
-    which: String,
-
     #[command(flatten)]
     token: TokenArgs,
 
     #[command(flatten)]
-    connect: Connect,
-
-    #[command(flatten)]
-    output: OutputArgs,
+    one: One,
 }
 
 #[derive(Debug, clap::Args)]
@@ -90,42 +82,20 @@ struct Create {
     output: OutputArgs,
 }
 
-#[derive(Debug, clap::Args)]
-struct Delete {
-    /// Its id, or its name where no other has the same
-    #[arg(value_name = "ID|NAME")]
-    which: String,
-
-    #[command(flatten)]
-    yes: YesArgs,
-
-    #[command(flatten)]
-    connect: Connect,
-}
-
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     block_on(async {
         match &args.command {
-            Command::List(args) => show_all(args).await,
-            Command::Show(args) => show(args).await,
+            Command::List(args) => HUB.show_all(args, table).await,
+            Command::Show(args) => HUB.show(args, |out, hub, _| page(out, hub)).await,
             Command::Create(args) => create(args).await,
             Command::RotateToken(args) => rotate_token(args).await,
-            Command::Delete(args) => delete(args).await,
+            Command::Delete(args) => HUB.remove(args, deleting, "Deleted").await,
         }
     })
 }
 
-async fn show_all(args: &Many) -> Result<(), Failure> {
-    let gateway = args.connect.gateway()?;
-    let answer = list(&gateway, HUB.path, &[], args.list).await?;
-    Ok(args.output.show(&answer, |out| table(out, &answer))?)
-}
-
-async fn show(args: &One) -> Result<(), Failure> {
-    let gateway = args.connect.gateway()?;
-    let path = HUB.path_of(&gateway, &args.which).await?;
-    let answer = HUB.ask(&gateway, Method::GET, &path, None).await?;
-    Ok(args.output.show(&answer, |out| page(out, &answer))?)
+fn deleting(called: &str) -> String {
+    format!("Delete the hub {called}; what goes to its endpoints waits then")
 }
 
 async fn create(args: &Create) -> Result<(), Failure> {
@@ -137,10 +107,9 @@ async fn create(args: &Create) -> Result<(), Failure> {
 }
 
 async fn rotate_token(args: &RotateToken) -> Result<(), Failure> {
-    let gateway = args.connect.gateway()?;
-    let path = format!("{}/rotate-token", HUB.path_of(&gateway, &args.which).await?);
-    let answer = HUB.ask(&gateway, Method::POST, &path, Some(&args.token.body())).await?;
-    Ok(args.output.show(&answer, |out| made(out, &answer))?)
+    let body = args.token.body();
+    HUB.act(&args.one, Method::POST, "/rotate-token", Some(&body), |out, hub, _| made(out, hub))
+        .await
 }
 
 impl TokenArgs {
@@ -155,18 +124,6 @@ impl TokenArgs {
 fn made(out: &mut dyn Write, answer: &Value) -> io::Result<()> {
     pairs(out, ["id", "name", "token"].map(|field| (field, cell(&answer[field]))))?;
     writeln!(out, "\nThe token is shown this once. Give it to `postrider hub` on that machine.")
-}
-
-async fn delete(args: &Delete) -> Result<(), Failure> {
-    let gateway = args.connect.gateway()?;
-    let path = HUB.path_of(&gateway, &args.which).await?;
-    let hub = HUB.ask(&gateway, Method::GET, &path, None).await?;
-    let [name, id] = ["name", "id"].map(|field| inert(&cell(&hub[field])));
-    let called = format!("{name} ({id})");
-    args.yes.confirm(&format!("Delete the hub {called}; what goes to its endpoints waits then"))?;
-    HUB.ask(&gateway, Method::DELETE, &path, None).await?;
-    println!("Deleted {called}");
-    Ok(())
 }
 
 fn table(out: &mut dyn Write, answer: &Value) -> io::Result<()> {

@@ -4,17 +4,16 @@ use std::io::{self, Write};
 
 use anyhow::anyhow;
 use clap::Subcommand;
-use postrider_client::{Gateway, Method};
+use postrider_client::Method;
 use postrider_core::{Timestamp, span};
 use postrider_engine::ports::{Clock as _, SystemClock};
 use serde_json::Value;
 
 use crate::Failure;
 use crate::connect::Connect;
-use crate::output::{OutputArgs, Table, cell, inert, moment, pairs};
-use crate::prompt::YesArgs;
+use crate::output::{OutputArgs, Table, cell, moment, pairs};
 use crate::resource::body::Body;
-use crate::resource::{KEY, Many, One, ask, block_on, list, say_if_more};
+use crate::resource::{KEY, Many, One, Removal, ask, block_on, say_if_more};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -54,7 +53,7 @@ Examples:
     Update(Update),
     /// Revoke a key: it opens nothing from then on, and never will again
     #[command(after_help = "Example:\n  postrider keys revoke ci --yes")]
-    Revoke(Revoke),
+    Revoke(Removal),
 }
 
 #[derive(Debug, clap::Args)]
@@ -78,10 +77,6 @@ struct Create {
 
 #[derive(Debug, clap::Args)]
 struct Update {
-    /// Its id, or its name where no other has the same
-    #[arg(value_name = "ID|NAME")]
-    which: String,
-
     /// What to call it from now on
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
@@ -94,10 +89,7 @@ struct Update {
     never_expires: bool,
 
     #[command(flatten)]
-    connect: Connect,
-
-    #[command(flatten)]
-    output: OutputArgs,
+    one: One,
 }
 
 #[derive(Debug, clap::Args)]
@@ -118,42 +110,20 @@ impl Expiry {
     }
 }
 
-#[derive(Debug, clap::Args)]
-struct Revoke {
-    /// Its id, or its name where no other has the same
-    #[arg(value_name = "ID|NAME")]
-    which: String,
-
-    #[command(flatten)]
-    yes: YesArgs,
-
-    #[command(flatten)]
-    connect: Connect,
-}
-
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     block_on(async {
         match &args.command {
-            Command::List(args) => show_all(args).await,
-            Command::Show(args) => show(args).await,
+            Command::List(args) => KEY.show_all(args, table).await,
+            Command::Show(args) => KEY.show(args, |out, key, _| page(out, key)).await,
             Command::Create(args) => create(args).await,
             Command::Update(args) => update(args).await,
-            Command::Revoke(args) => revoke(args).await,
+            Command::Revoke(args) => KEY.remove(args, revoking, "Revoked").await,
         }
     })
 }
 
-async fn show_all(args: &Many) -> Result<(), Failure> {
-    let gateway = args.connect.gateway()?;
-    let answer = list(&gateway, KEY.path, &[], args.list).await?;
-    Ok(args.output.show(&answer, |out| table(out, &answer))?)
-}
-
-async fn show(args: &One) -> Result<(), Failure> {
-    let gateway = args.connect.gateway()?;
-    let path = KEY.path_of(&gateway, &args.which).await?;
-    let answer = KEY.ask(&gateway, Method::GET, &path, None).await?;
-    Ok(args.output.show(&answer, |out| page(out, &answer))?)
+fn revoking(called: &str) -> String {
+    format!("Revoke the key {called}, for good")
 }
 
 async fn create(args: &Create) -> Result<(), Failure> {
@@ -179,22 +149,8 @@ async fn update(args: &Update) -> Result<(), Failure> {
     if body.is_empty() {
         return Err(Failure::usage(anyhow!("say what to change; --help lists what can be")));
     }
-    let gateway = args.connect.gateway()?;
-    let path = KEY.path_of(&gateway, &args.which).await?;
-    let answer = KEY.ask(&gateway, Method::PATCH, &path, Some(&body.into_value())).await?;
-    Ok(args.output.show(&answer, |out| page(out, &answer))?)
-}
-
-async fn revoke(args: &Revoke) -> Result<(), Failure> {
-    let gateway: Gateway = args.connect.gateway()?;
-    let path = KEY.path_of(&gateway, &args.which).await?;
-    let key = KEY.ask(&gateway, Method::GET, &path, None).await?;
-    let [name, id] = ["name", "id"].map(|field| inert(&cell(&key[field])));
-    let called = format!("{name} ({id})");
-    args.yes.confirm(&format!("Revoke the key {called}, for good"))?;
-    KEY.ask(&gateway, Method::DELETE, &path, None).await?;
-    println!("Revoked {called}");
-    Ok(())
+    let body = body.into_value();
+    KEY.act(&args.one, Method::PATCH, "", Some(&body), |out, key, _| page(out, key)).await
 }
 
 fn table(out: &mut dyn Write, answer: &Value) -> io::Result<()> {

@@ -6,7 +6,7 @@ mod setup;
 mod show;
 
 use std::collections::VecDeque;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -20,10 +20,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::Failure;
 use crate::connect::Connect;
+use crate::output::Style;
 use crate::signals::Signals;
 use keys::{Command, Keyboard};
 use setup::Ears;
-use show::Style;
 
 /// Webhooks that can be named by their number.
 const REMEMBERED: usize = 1_000;
@@ -74,7 +74,7 @@ async fn listen(args: &Args) -> Result<(), Failure> {
     let ears = setup::prepare(&gateway, &args.name, args.source.as_deref()).await?;
     let options = AgentOptions::new(gateway.url(), &ears.token, routes);
     let agent = Agent::new(options).map_err(Failure::usage)?;
-    let style = Style { colours: std::io::stdout().is_terminal() };
+    let style = Style::of_stdout();
     show::greeting(style, &ears.url, &args.to);
 
     let (happened, mut happenings) = mpsc::channel(BACKLOG);

@@ -8,12 +8,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use postrider_client::{Error, Gateway, Method};
+use postrider_client::{Gateway, Method};
 use postrider_engine::ports::{Clock as _, SystemClock};
 use serde_json::Value;
 
 use crate::Failure;
 use crate::connect::Connect;
+use crate::resource::refused;
 use crate::signals::Signals;
 use view::Nodes;
 
@@ -121,15 +122,4 @@ fn print(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
-}
-
-/// What the gateway will refuse as often as it is asked is for the user to put right.
-fn refused(error: Error) -> Failure {
-    match &error {
-        Error::Refused { .. } if !error.is_temporary() => Failure::usage(error),
-        Error::Invalid(_) => Failure::usage(error),
-        Error::Refused { .. } | Error::Unreachable { .. } | Error::BadAnswer { .. } => {
-            Failure::from(error)
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! How a command answers: tables for people, JSON for programs, and nothing from outside that could
 //! move a terminal's cursor.
 
-use std::io::{self, IsTerminal as _, Write};
+use std::io::{self, Write};
 use std::time::Duration;
 
 use postrider_core::Timestamp;
@@ -69,11 +69,27 @@ impl OutputArgs {
 }
 
 impl Style {
+    #[cfg(test)]
+    pub(crate) const PLAIN: Self = Self { colours: false };
+
     /// Colours on a terminal, unless `NO_COLOR` is set to anything.
     pub(crate) fn of_stdout() -> Self {
+        Self::on(&io::stdout())
+    }
+
+    /// The same for what is written beside the answer.
+    pub(crate) fn of_stderr() -> Self {
+        Self::on(&io::stderr())
+    }
+
+    fn on(stream: &impl io::IsTerminal) -> Self {
         // What a test writes is compared, wherever the test is run.
         let wanted = !cfg!(test) && std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty());
-        Self { colours: wanted && io::stdout().is_terminal() }
+        Self { colours: wanted && stream.is_terminal() }
+    }
+
+    pub(crate) fn colours(self) -> bool {
+        self.colours
     }
 
     pub(crate) fn paint(self, colour: Colour, text: &str) -> String {

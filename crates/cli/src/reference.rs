@@ -73,7 +73,9 @@ fn describe(text: &mut String, command: &Command, level: usize) {
     let usage = command.clone().render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ").replace("\n       ", "\n");
     line(text, &format!("\n```text\n{}\n```", usage.trim_end()));
-    let arguments: Vec<&Arg> = arguments(command).collect();
+    let mut arguments: Vec<&Arg> = arguments(command).collect();
+    // What has to stand in its place comes first, as in the help of the command.
+    arguments.sort_by_key(|argument| !argument.is_positional());
     if !arguments.is_empty() {
         line(text, "");
     }

@@ -13,7 +13,8 @@ use url::form_urlencoded::Serializer;
 
 use crate::Failure;
 use crate::connect::Connect;
-use crate::output::{OutputArgs, inert};
+use crate::output::{OutputArgs, cell, inert};
+use crate::prompt::YesArgs;
 
 /// The most rows of a list, and the most that a name is looked for in.
 const MAX_ROWS: u32 = 100_000;
@@ -86,6 +87,20 @@ pub(crate) struct One {
     pub(crate) output: OutputArgs,
 }
 
+/// A command that takes one thing away.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Removal {
+    /// Its id, or its name where no other has the same
+    #[arg(value_name = "ID|NAME")]
+    which: String,
+
+    #[command(flatten)]
+    yes: YesArgs,
+
+    #[command(flatten)]
+    connect: Connect,
+}
+
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct ListArgs {
     /// How many to show at most
@@ -143,21 +158,110 @@ pub(crate) fn refused(error: Error) -> Failure {
 }
 
 impl Kind {
+    /// Lists them; `table` writes the list for people.
+    pub(crate) async fn show_all(
+        self,
+        args: &Many,
+        table: impl FnOnce(&mut dyn Write, &Value) -> io::Result<()>,
+    ) -> Result<(), Failure> {
+        let gateway = args.connect.gateway()?;
+        let answer = list(&gateway, self.path, &[], args.list).await?;
+        Ok(args.output.show(&answer, |out| table(out, &answer))?)
+    }
+
+    /// Shows one of them; `page` writes it for people.
+    pub(crate) async fn show(
+        self,
+        args: &One,
+        page: impl FnOnce(&mut dyn Write, &Value, &Gateway) -> io::Result<()>,
+    ) -> Result<(), Failure> {
+        self.act(args, Method::GET, "", None, page).await
+    }
+
+    /// Asks for one of them, or for something of it, and shows the answer. `below` is a path such as
+    /// `/stats`, or empty.
+    pub(crate) async fn act(
+        self,
+        One { which, connect, output }: &One,
+        method: Method,
+        below: &str,
+        body: Option<&Value>,
+        page: impl FnOnce(&mut dyn Write, &Value, &Gateway) -> io::Result<()>,
+    ) -> Result<(), Failure> {
+        let gateway = connect.gateway()?;
+        let answer = self.ask_of(&gateway, which, method, below, body).await?;
+        Ok(output.show(&answer, |out| page(out, &answer, &gateway))?)
+    }
+
+    /// Takes one of them away, if the user means it. `question` is told what it is called, and `done`
+    /// is the word for what was done then.
+    pub(crate) async fn remove(
+        self,
+        args: &Removal,
+        question: impl FnOnce(&str) -> String,
+        done: &str,
+    ) -> Result<(), Failure> {
+        let gateway = args.connect.gateway()?;
+        let (path, called) = self.known(&gateway, &args.which).await?;
+        args.yes.confirm(&question(&called))?;
+        self.ask(&gateway, Method::DELETE, &path, None).await?;
+        println!("{done} {called}");
+        Ok(())
+    }
+
+    /// The path of one of them, and what people call it.
+    pub(crate) async fn known(
+        self,
+        gateway: &Gateway,
+        which: &str,
+    ) -> Result<(String, String), Failure> {
+        let path = self.path_of(gateway, which).await?;
+        let found = self.ask(gateway, Method::GET, &path, None).await?;
+        Ok((path, called(&found)))
+    }
+
+    /// Asks for one of them, or for something of it, by what the user called it.
+    pub(crate) async fn ask_of(
+        self,
+        gateway: &Gateway,
+        which: &str,
+        method: Method,
+        below: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, Failure> {
+        let path = format!("{}{below}", self.path_of(gateway, which).await?);
+        self.ask(gateway, method, &path, body).await
+    }
+
     /// The path of one of them, found by its id or its name.
-    pub(crate) async fn path_of(self, gateway: &Gateway, which: &str) -> Result<String, Failure> {
+    async fn path_of(self, gateway: &Gateway, which: &str) -> Result<String, Failure> {
         Ok(format!("{}/{}", self.path, self.id_of(gateway, which).await?))
     }
 
     /// The id of what is called so.
     pub(crate) async fn id_of(self, gateway: &Gateway, which: &str) -> Result<String, Failure> {
+        self.seek(gateway, which).await.map_err(refused)?
+    }
+
+    /// The same, for whoever asks again where the gateway could not be asked. The inner failure is
+    /// that none, or several, are called so.
+    pub(crate) async fn seek(
+        self,
+        gateway: &Gateway,
+        which: &str,
+    ) -> Result<Result<String, Failure>, Error> {
         if (self.is_id)(which) {
-            return Ok(which.to_owned());
+            return Ok(Ok(which.to_owned()));
         }
         let rows = rows(gateway, self.path, &[], MAX_ROWS).await?.0;
-        let ids = called(&rows, which);
+        Ok(self.choose(&named(&rows, which), which))
+    }
+
+    /// The only one of the ids of those that are called so.
+    fn choose(self, ids: &[&str], which: &str) -> Result<String, Failure> {
         let Self { noun, command, .. } = self;
         let name = inert(which);
-        match ids.as_slice() {
+        match ids {
             [id] => Ok((*id).to_owned()),
             [] => Err(Failure::usage(anyhow!(
                 "no {noun} is called `{name}`; `postrider {command} list` shows those there are"
@@ -174,7 +278,7 @@ impl Kind {
         }
     }
 
-    /// Asks for one that is known to this program by what the user called it.
+    /// Asks for one whose path is known.
     pub(crate) async fn ask(
         self,
         gateway: &Gateway,
@@ -197,8 +301,17 @@ impl Kind {
     }
 }
 
+/// `billing (ep_…)`, or its id alone.
+pub(crate) fn called(thing: &Value) -> String {
+    let id = inert(&cell(&thing["id"]));
+    match thing["name"].as_str() {
+        Some(name) if !name.is_empty() => format!("{} ({id})", inert(name)),
+        Some(_) | None => id,
+    }
+}
+
 /// The ids of those with this name. What has been revoked is only meant if nothing else is.
-fn called<'a>(rows: &'a [Value], name: &str) -> Vec<&'a str> {
+fn named<'a>(rows: &'a [Value], name: &str) -> Vec<&'a str> {
     let named: Vec<&Value> = rows.iter().filter(|row| row["name"] == name).collect();
     let live: Vec<&Value> =
         named.iter().copied().filter(|row| row["revoked_at"].is_null()).collect();
@@ -214,7 +327,7 @@ pub(crate) async fn list(
     args: ListArgs,
 ) -> Result<Value, Failure> {
     let limit = if args.all { MAX_ROWS } else { args.limit };
-    let (rows, cursor) = rows(gateway, path, query, limit).await?;
+    let (rows, cursor) = rows(gateway, path, query, limit).await.map_err(refused)?;
     Ok(json!({ "data": rows, "next_cursor": cursor }))
 }
 
@@ -232,15 +345,16 @@ async fn rows(
     path: &str,
     query: &[(&str, &str)],
     limit: u32,
-) -> Result<(Vec<Value>, Option<String>), Failure> {
+) -> Result<(Vec<Value>, Option<String>), Error> {
     let mut rows = Vec::new();
     let mut cursor: Option<String> = None;
     let mut left = limit;
     loop {
         let path = format!("{path}?{}", page_query(query, left.min(PAGE), cursor.as_deref()));
-        let mut page = ask(gateway, Method::GET, &path, None).await?;
+        let mut page = gateway.request(Method::GET, &path, None).await?;
         let Value::Array(data) = page["data"].take() else {
-            return Err(anyhow!("{} answers with no list", gateway.url()).into());
+            let reason = "it answers with no list".to_owned();
+            return Err(Error::BadAnswer { gateway: gateway.url().to_owned(), reason });
         };
         // A page without rows ends the list whatever it says, so that there is an end.
         let got = u32::try_from(data.len()).unwrap_or(u32::MAX);
@@ -279,7 +393,17 @@ mod tests {
         for (name, ids) in
             [("ci", &["key_2"][..]), ("old", &["key_3"]), ("a", &["ep_1", "ep_2"]), ("b", &[])]
         {
-            assert_eq!(called(&rows, name), ids, "{name}");
+            assert_eq!(named(&rows, name), ids, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_a_thing_is_called_cannot_move_the_cursor() {
+        let hostile = json!({ "id": "ep_1", "name": "\u{1b}[2Ja\nb\u{202e}" });
+        assert_eq!(called(&hostile), "\\u{1b}[2Ja\\u{a}b\\u{202e} (ep_1)");
+        for nameless in [json!({ "id": "ep_1", "name": null }), json!({ "id": "ep_1", "name": "" })]
+        {
+            assert_eq!(called(&nameless), "ep_1");
         }
     }
 

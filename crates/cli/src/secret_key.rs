@@ -15,13 +15,13 @@ use crate::Failure;
 use crate::stores::Place;
 
 /// The key that is made where none is given, in the folder of the database.
-const KEY_FILE: &str = "postrider.key";
+pub(crate) const KEY_FILE: &str = "postrider.key";
 
 /// Holds the key itself. It has no flag, because flags can be read by every user of the machine.
-const KEY_VARIABLE: &str = "POSTRIDER_SECRET_KEY";
+pub(crate) const KEY_VARIABLE: &str = "POSTRIDER_SECRET_KEY";
 
 /// All the keys a keyring holds, and a page of comments.
-const MAX_KEY_FILE_BYTES: usize = 16 << 10;
+pub(crate) const MAX_KEY_FILE_BYTES: usize = 16 << 10;
 
 /// Only the owner reads and writes.
 const PRIVATE: u32 = 0o600;
@@ -43,7 +43,7 @@ pub(crate) struct KeyArgs {
 /// To be called while the database is open, so that its folder is there and no other process makes
 /// a key for it.
 pub(crate) fn keyring(args: &KeyArgs, database: &Path, sealed: Sealed) -> Result<Keyring, Failure> {
-    let found = choose(args.secret_key_file.as_deref(), variable()?, Home::File(database), sealed)?;
+    let found = choose(args.file(), variable()?, Home::File(database), sealed)?;
     Ok(found.keyring)
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn shared_keyring(
     sealed: Sealed,
 ) -> Result<Found, Failure> {
     let home = Home::Folder { folder, database };
-    choose(args.secret_key_file.as_deref(), variable()?, home, sealed)
+    choose(args.file(), variable()?, home, sealed)
 }
 
 /// The keys, and where they come from.
@@ -75,12 +75,27 @@ enum Home<'a> {
     Folder { folder: &'a Path, database: &'a Place },
 }
 
+/// The key file of a database, unless another is configured.
+pub(crate) fn beside(database: &Path) -> PathBuf {
+    real(database).with_file_name(KEY_FILE)
+}
+
+/// Two names of one place must come to one key.
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+impl KeyArgs {
+    /// The file that was named.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.secret_key_file.as_deref()
+    }
+}
+
 impl Home<'_> {
-    /// Two names of one place must come to one key.
     fn key_file(self) -> PathBuf {
-        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         match self {
-            Self::File(database) => real(database).with_file_name(KEY_FILE),
+            Self::File(database) => beside(database),
             Self::Folder { folder, database: _ } => real(folder).join(KEY_FILE),
         }
     }

@@ -14,8 +14,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use clap::{ArgAction, ArgMatches};
 use postrider_core::span;
-use postrider_engine::destination::Allowance;
-use postrider_engine::http_client::EgressProxy;
+use postrider_engine::destination::Rules;
 use postrider_engine::ports::{Clock as _, Entropy as _, SystemClock, SystemEntropy};
 use postrider_engine::{Engine, Options, Retention, StartError};
 use postrider_server::{
@@ -27,6 +26,7 @@ use rustls::pki_types::pem::{self, PemObject as _};
 use tokio::net::TcpListener;
 
 use crate::config::Loaded;
+use crate::outbound::OutboundArgs;
 use crate::settings::Inbox;
 use crate::signals::Signals;
 use crate::stores::{Opened, Place, StoreArgs};
@@ -56,28 +56,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     store: StoreArgs,
 
-    /// What may be sent to although it is not public: a network such as 127.0.0.0/8, or a name such
-    /// as billing.internal or *.internal; repeatable
-    #[arg(
-        long,
-        env = "POSTRIDER_ALLOW_DESTINATION",
-        value_name = "CIDR|NAME",
-        value_delimiter = ','
-    )]
-    allow_destination: Vec<Allowance>,
-
-    /// A port that may be sent to beside 80, 443 and the harmless ones from 1024 on; repeatable
-    #[arg(long, env = "POSTRIDER_ALLOW_PORT", value_name = "PORT", value_delimiter = ',')]
-    allow_port: Vec<u16>,
-
-    /// A port that may not be sent to, whatever else is allowed; repeatable
-    #[arg(long, env = "POSTRIDER_DENY_PORT", value_name = "PORT", value_delimiter = ',')]
-    deny_port: Vec<u16>,
-
-    /// A name server to ask for the addresses of destinations, instead of the system's resolver;
-    /// repeatable
-    #[arg(long, env = "POSTRIDER_DNS_SERVER", value_name = "ADDRESS", value_delimiter = ',')]
-    dns_server: Vec<SocketAddr>,
+    #[command(flatten)]
+    outbound: OutboundArgs,
 
     /// A program that endpoints may run for their deliveries, by its whole path; repeatable
     #[arg(long, env = "POSTRIDER_ALLOW_COMMAND", value_name = "PATH", value_delimiter = ',')]
@@ -86,10 +66,6 @@ pub(crate) struct Args {
     /// A file of certificate revocation lists, as PEM: what is on them is not believed; repeatable
     #[arg(long, env = "POSTRIDER_CRL_FILE", value_name = "PATH", value_delimiter = ',')]
     crl_file: Vec<PathBuf>,
-
-    /// A proxy that every push goes through: http://[user:password@]host:port
-    #[arg(long, env = "POSTRIDER_EGRESS_PROXY", hide_env_values = true, value_name = "URL")]
-    egress_proxy: Option<EgressProxy>,
 
     /// The address under which others reach this gateway, for providers that sign the URL they call,
     /// such as `https://hooks.example.com`
@@ -114,10 +90,6 @@ pub(crate) struct Args {
     /// The largest event accepted, in bytes (at most 100 MiB)
     #[arg(long, env = "POSTRIDER_MAX_EVENT_BYTES", default_value_t = 1 << 20, value_name = "BYTES")]
     max_event_bytes: usize,
-
-    /// Attempts under way at the same time, over all endpoints
-    #[arg(long, env = "POSTRIDER_MAX_IN_FLIGHT", default_value_t = 1024, value_name = "N")]
-    max_in_flight: usize,
 
     /// The deadline of an attempt, where its endpoint says nothing else
     #[arg(long, env = "POSTRIDER_TIMEOUT", default_value = "15s", value_parser = span::parse, value_name = "DURATION")]
@@ -167,13 +139,6 @@ pub(crate) struct Args {
 
 /// `given` is where the arguments come from, and `loaded` the file that some of them stand in.
 pub(crate) fn run(args: Args, given: &ArgMatches, loaded: Option<&Loaded>) -> Result<(), Failure> {
-    start(args, given, loaded).map_err(|failure| match loaded {
-        Some(loaded) => loaded.explain(failure, given),
-        None => failure,
-    })
-}
-
-fn start(args: Args, given: &ArgMatches, loaded: Option<&Loaded>) -> Result<(), Failure> {
     let usual = Inbox::default();
     let options = engine_options(&args, loaded.map_or(&usual, |loaded| &loaded.inbox))?;
     let passed_in = supervised::passed_in()?;
@@ -326,7 +291,7 @@ pub(crate) fn engine_options(args: &Args, inbox: &Inbox) -> Result<Options, Fail
     if args.max_event_bytes == 0 || args.max_event_bytes > LARGEST_EVENT {
         return Err(Failure::usage(anyhow!("--max-event-bytes must be from 1 to {LARGEST_EVENT}")));
     }
-    if args.max_in_flight == 0 {
+    if args.outbound.max_in_flight == 0 {
         return Err(Failure::usage(anyhow!("--max-in-flight must be at least 1")));
     }
     if args.housekeeping.is_zero() || args.timeout.is_zero() {
@@ -336,24 +301,19 @@ pub(crate) fn engine_options(args: &Args, inbox: &Inbox) -> Result<Options, Fail
         let relative = relative.display();
         return Err(Failure::usage(anyhow!("--allow-command: `{relative}` is no whole path")));
     }
-    let (mut networks, mut hosts) = (Vec::new(), Vec::new());
-    for allowance in &args.allow_destination {
-        match allowance {
-            Allowance::Network(network) => networks.push(*network),
-            Allowance::Host(host) => hosts.push(host.clone()),
-        }
-    }
+    let OutboundArgs { dns_server, egress_proxy, max_in_flight, .. } = &args.outbound;
+    let Rules { networks, hosts, allow_ports, deny_ports } = args.outbound.rules();
     Ok(Options {
         presets,
         allowed: networks,
         allowed_hosts: hosts,
-        allowed_ports: args.allow_port.clone(),
-        denied_ports: args.deny_port.clone(),
-        dns_servers: args.dns_server.clone(),
-        egress_proxy: args.egress_proxy.clone(),
+        allowed_ports: allow_ports,
+        denied_ports: deny_ports,
+        dns_servers: dns_server.clone(),
+        egress_proxy: egress_proxy.clone(),
         allowed_commands: args.allow_command.clone(),
         revoked: revocation_lists(&args.crl_file)?,
-        max_in_flight: args.max_in_flight,
+        max_in_flight: *max_in_flight,
         default_timeout: args.timeout,
         disable_after: (!args.disable_after.is_zero()).then_some(args.disable_after),
         housekeeping_every: args.housekeeping,

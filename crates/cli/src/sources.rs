@@ -12,9 +12,9 @@ use serde_json::Value;
 
 use crate::Failure;
 use crate::connect::Connect;
-use crate::output::{OutputArgs, Table, cell, inert, moment, pairs};
+use crate::output::{OutputArgs, Table, cell, moment, pairs};
 use crate::prompt::YesArgs;
-use crate::resource::{Many, One, SOURCE, ask, block_on, body, list, say_if_more};
+use crate::resource::{Many, One, Removal, SOURCE, ask, block_on, body, say_if_more};
 use fields::Fields;
 
 #[derive(Debug, clap::Args)]
@@ -56,7 +56,7 @@ Example:
     Update(Box<Update>),
     /// Delete a source; its URL is dead at once, what came in by it stays
     #[command(after_help = "Example:\n  postrider sources delete github --yes")]
-    Delete(Delete),
+    Delete(Removal),
     /// Make a new URL for a source; the old one is dead at once
     #[command(after_help = "Example:\n  postrider sources rotate-token github --yes")]
     RotateToken(Rotate),
@@ -79,10 +79,6 @@ struct Create {
 
 #[derive(Debug, clap::Args)]
 struct Update {
-    /// Its id, or its name where no other has the same
-    #[arg(value_name = "ID|NAME")]
-    which: String,
-
     #[command(flatten)]
     fields: Fields,
 
@@ -94,65 +90,33 @@ struct Update {
     from: body::FromArgs,
 
     #[command(flatten)]
-    connect: Connect,
-
-    #[command(flatten)]
-    output: OutputArgs,
-}
-
-#[derive(Debug, clap::Args)]
-struct Delete {
-    /// Its id, or its name where no other has the same
-    #[arg(value_name = "ID|NAME")]
-    which: String,
-
-    #[command(flatten)]
-    yes: YesArgs,
-
-    #[command(flatten)]
-    connect: Connect,
+    one: One,
 }
 
 #[derive(Debug, clap::Args)]
 struct Rotate {
-    /// Its id, or its name where no other has the same
-    #[arg(value_name = "ID|NAME")]
-    which: String,
-
     #[command(flatten)]
     yes: YesArgs,
 
     #[command(flatten)]
-    connect: Connect,
-
-    #[command(flatten)]
-    output: OutputArgs,
+    one: One,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     block_on(async {
         match &args.command {
-            Command::List(args) => show_all(args).await,
-            Command::Show(args) => show(args).await,
+            Command::List(args) => SOURCE.show_all(args, table).await,
+            Command::Show(args) => SOURCE.show(args, page).await,
             Command::Create(args) => create(args).await,
             Command::Update(args) => update(args).await,
-            Command::Delete(args) => delete(args).await,
+            Command::Delete(args) => SOURCE.remove(args, deleting, "Deleted").await,
             Command::RotateToken(args) => rotate_token(args).await,
         }
     })
 }
 
-async fn show_all(args: &Many) -> Result<(), Failure> {
-    let gateway = args.connect.gateway()?;
-    let answer = list(&gateway, SOURCE.path, &[], args.list).await?;
-    Ok(args.output.show(&answer, |out| table(out, &answer))?)
-}
-
-async fn show(args: &One) -> Result<(), Failure> {
-    let gateway = args.connect.gateway()?;
-    let path = SOURCE.path_of(&gateway, &args.which).await?;
-    let answer = SOURCE.ask(&gateway, Method::GET, &path, None).await?;
-    Ok(args.output.show(&answer, |out| page(out, &answer, &gateway))?)
+fn deleting(called: &str) -> String {
+    format!("Delete the source {called}, whose URL is dead then")
 }
 
 async fn create(args: &Create) -> Result<(), Failure> {
@@ -174,37 +138,18 @@ async fn update(args: &Update) -> Result<(), Failure> {
     if body.is_empty() {
         return Err(Failure::usage(anyhow!("say what to change; --help lists what can be")));
     }
-    let gateway = args.connect.gateway()?;
-    let path = SOURCE.path_of(&gateway, &args.which).await?;
-    let answer = SOURCE.ask(&gateway, Method::PATCH, &path, Some(&body.into_value())).await?;
-    Ok(args.output.show(&answer, |out| page(out, &answer, &gateway))?)
-}
-
-async fn delete(args: &Delete) -> Result<(), Failure> {
-    let gateway = args.connect.gateway()?;
-    let (path, called) = known(&gateway, &args.which).await?;
-    args.yes.confirm(&format!("Delete the source {called}, whose URL is dead then"))?;
-    SOURCE.ask(&gateway, Method::DELETE, &path, None).await?;
-    println!("Deleted {called}");
-    Ok(())
+    SOURCE.act(&args.one, Method::PATCH, "", Some(&body.into_value()), page).await
 }
 
 async fn rotate_token(args: &Rotate) -> Result<(), Failure> {
-    let gateway = args.connect.gateway()?;
-    let (path, called) = known(&gateway, &args.which).await?;
+    let One { which, connect, output } = &args.one;
+    let gateway = connect.gateway()?;
+    let (path, called) = SOURCE.known(&gateway, which).await?;
     args.yes
         .confirm(&format!("Make a new URL for the source {called}, whose old one is dead then"))?;
     let path = format!("{path}/rotate-token");
     let answer = SOURCE.ask(&gateway, Method::POST, &path, None).await?;
-    Ok(args.output.show(&answer, |out| page(out, &answer, &gateway))?)
-}
-
-/// The path of a source, and what people call it.
-async fn known(gateway: &Gateway, which: &str) -> Result<(String, String), Failure> {
-    let path = SOURCE.path_of(gateway, which).await?;
-    let source = SOURCE.ask(gateway, Method::GET, &path, None).await?;
-    let [name, id] = ["name", "id"].map(|field| inert(&cell(&source[field])));
-    Ok((path, format!("{name} ({id})")))
+    Ok(output.show(&answer, |out| page(out, &answer, &gateway))?)
 }
 
 fn table(out: &mut dyn Write, answer: &Value) -> io::Result<()> {

@@ -11,24 +11,39 @@ use postrider_store::sqlite::{self, Sealed, Sqlite};
 use url::Url;
 
 use crate::Failure;
+use crate::secret::Secret;
 use crate::secret_key::{self, KeyArgs};
 
-/// The database in `--data`.
+/// Where the database is if nothing is said, and what it is called there.
+const DATA: &str = "postrider-data";
 const DATABASE: &str = "postrider.db";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct StoreArgs {
     /// Directory for the database and its key; it is made if it is not there
-    #[arg(long, env = "POSTRIDER_DATA", default_value = "postrider-data", value_name = "DIR")]
+    #[arg(long, env = "POSTRIDER_DATA", default_value = DATA, value_name = "DIR")]
     data: PathBuf,
 
     /// The store, instead of a database in --data: `sqlite:PATH`, or `postgres://USER@HOST/NAME`.
     /// Rather set the variable if it holds a password
     #[arg(long, env = "POSTRIDER_STORE", hide_env_values = true, value_name = "URL")]
-    store: Option<String>,
+    store: Option<Secret>,
 
     #[command(flatten)]
     secret_key: KeyArgs,
+}
+
+/// Where the store of a gateway is, for a command that looks at it from outside.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Whereabouts {
+    /// Directory with the database of the gateway and its key [default: postrider-data]
+    #[arg(long, env = "POSTRIDER_DATA", value_name = "DIR")]
+    data: Option<PathBuf>,
+
+    /// The store, if it is not a database in --data: `sqlite:PATH`, or `postgres://USER@HOST/NAME`.
+    /// Rather set the variable if it holds a password
+    #[arg(long, env = "POSTRIDER_STORE", hide_env_values = true, value_name = "URL")]
+    store: Option<Secret>,
 }
 
 /// A store that is open.
@@ -70,6 +85,15 @@ impl fmt::Debug for Place {
 }
 
 impl Place {
+    /// What `--store` says, or the database in `--data`.
+    fn of(store: Option<&Secret>, data: &Path) -> Result<Self, Failure> {
+        let Some(Secret(url)) = store else { return Ok(Self::File(data.join(DATABASE))) };
+        // What was given may hold a password.
+        Self::parse(url).ok_or_else(|| {
+            Failure::usage(anyhow!("--store: expected sqlite:PATH or postgres://USER@HOST/NAME"))
+        })
+    }
+
     /// What a URL of a store means; none if it means none.
     pub(crate) fn parse(url: &str) -> Option<Self> {
         if url.starts_with("postgres://") || url.starts_with("postgresql://") {
@@ -80,17 +104,28 @@ impl Place {
     }
 }
 
+impl Whereabouts {
+    pub(crate) fn data(&self) -> &Path {
+        self.data.as_deref().unwrap_or(Path::new(DATA))
+    }
+
+    /// Whether somebody said where it is.
+    pub(crate) fn is_given(&self) -> bool {
+        self.data.is_some() || self.store.is_some()
+    }
+
+    pub(crate) fn place(&self) -> Result<Place, Failure> {
+        Place::of(self.store.as_ref(), self.data())
+    }
+}
+
 impl StoreArgs {
     pub(crate) fn data(&self) -> &Path {
         &self.data
     }
 
     pub(crate) fn place(&self) -> Result<Place, Failure> {
-        let Some(url) = &self.store else { return Ok(Place::File(self.data.join(DATABASE))) };
-        // What was given may hold a password.
-        Place::parse(url).ok_or_else(|| {
-            Failure::usage(anyhow!("--store: expected sqlite:PATH or postgres://USER@HOST/NAME"))
-        })
+        Place::of(self.store.as_ref(), &self.data)
     }
 
     /// For a command that has to be alone with what is there, and needs the key of it.
@@ -205,7 +240,26 @@ impl From<OpenError> for Unopened {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Sample {
+        #[command(flatten)]
+        store: StoreArgs,
+    }
+
+    #[test]
+    fn what_was_given_may_hold_a_password_and_is_not_shown() {
+        for url in ["postgres://me:hunter2@db/hooks", "mysql://me:hunter2@db/hooks"] {
+            let sample = Sample::try_parse_from(["sample", "--store", url]).expect("parsed");
+            assert!(!format!("{sample:?}").contains("hunter2"));
+            if let Err(failure) = sample.store.place() {
+                assert!(failure.usage && !format!("{:?}", failure.error).contains("hunter2"));
+            }
+        }
+    }
 
     #[test]
     fn what_is_shown_of_a_server_holds_no_password() {

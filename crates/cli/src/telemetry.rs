@@ -6,7 +6,6 @@ mod otlp;
 
 use std::convert::Infallible;
 use std::fmt;
-use std::io::IsTerminal as _;
 use std::str::FromStr;
 
 use anyhow::anyhow;
@@ -15,6 +14,7 @@ use postrider_engine::spans::Spans;
 use tracing_subscriber::EnvFilter;
 
 use crate::Failure;
+use crate::output::Style;
 use collector::Collector;
 use exporter::Exporter;
 use otlp::Resource;
@@ -139,7 +139,7 @@ pub(crate) fn log_to_stderr(filter: &str, format: LogFormat) -> Result<(), Failu
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match format {
         LogFormat::Text => {
-            let colours = std::io::stderr().is_terminal();
+            let colours = Style::of_stderr().colours();
             builder.with_target(false).with_ansi(colours).init();
         }
         LogFormat::Json => builder.json().flatten_event(true).init(),

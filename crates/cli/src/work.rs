@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::ValueEnum;
+use postrider_client::Gateway;
 use postrider_client::worker::{Ending, Happening, Job, Verdict, Worker, WorkerOptions};
-use postrider_client::{Error, Gateway, Method};
 use postrider_core::outcome::Sighting;
 use postrider_core::pattern::Pattern;
 use postrider_core::policy::{Rule, Rules, Schedule};
@@ -19,14 +19,12 @@ use tokio::sync::watch;
 
 use crate::Failure;
 use crate::connect::Connect;
+use crate::resource::{ENDPOINT, refused};
 use crate::signals::Signals;
 use program::{End, Program, Ran};
 
 /// How often a gateway that is not there is asked for the endpoint's name.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
-/// Pages of endpoints that are looked through for a name, of [`PAGE`] each.
-const MAX_PAGES: usize = 1_000;
-const PAGE: usize = 250;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -236,51 +234,17 @@ async fn find(gateway: &Gateway, wanted: &str) -> Result<EndpointId, Failure> {
         return Ok(id);
     }
     loop {
-        match find_by_name(gateway, wanted).await {
-            Ok(found) => return found.map_err(Failure::usage),
+        match ENDPOINT.seek(gateway, wanted).await {
+            Ok(found) => {
+                let unreadable = || anyhow!("{} lists an endpoint without id", gateway.url());
+                return found?.parse().map_err(|_| unreadable().into());
+            }
             Err(error) if error.is_temporary() => {
                 let wait = error.retry_after().unwrap_or_default().max(LOOK_AGAIN);
                 say(&format!("waiting: {error}; asking again in {}", span::format(wait)));
                 tokio::time::sleep(wait).await;
             }
             Err(error) => return Err(refused(error)),
-        }
-    }
-}
-
-async fn find_by_name(
-    gateway: &Gateway,
-    name: &str,
-) -> Result<Result<EndpointId, anyhow::Error>, Error> {
-    let mut found: Vec<EndpointId> = Vec::new();
-    let mut path = format!("/v1/endpoints?limit={PAGE}");
-    for _ in 0..MAX_PAGES {
-        let page = gateway.request(Method::GET, &path, None).await?;
-        let named = page["data"].as_array().into_iter().flatten();
-        let named = named.filter(|endpoint| endpoint["name"] == name);
-        found.extend(
-            named.filter_map(|endpoint| endpoint["id"].as_str()?.parse::<EndpointId>().ok()),
-        );
-        let Some(cursor) = page["next_cursor"].as_str() else { break };
-        path = format!("/v1/endpoints?limit={PAGE}&cursor={cursor}");
-    }
-    Ok(match found[..] {
-        [one] => Ok(one),
-        [] => Err(anyhow!("no endpoint is called `{name}`")),
-        [first, ..] => {
-            let count = found.len();
-            Err(anyhow!("{count} endpoints are called `{name}`; give an id, such as {first}"))
-        }
-    })
-}
-
-/// What the gateway will refuse as often as it is asked is for the user to put right.
-fn refused(error: Error) -> Failure {
-    match &error {
-        Error::Refused { .. } if !error.is_temporary() => Failure::usage(error),
-        Error::Invalid(_) => Failure::usage(error),
-        Error::Refused { .. } | Error::Unreachable { .. } | Error::BadAnswer { .. } => {
-            Failure::from(error)
         }
     }
 }

@@ -28,10 +28,14 @@ const SESSION_KEPT: Duration = Duration::from_hours(24);
 pub(crate) async fn run(shared: Arc<Shared>) {
     loop {
         // Counted from the beginning: what grew old while it went on has not been looked at.
-        let next = shared.clock.now().plus(shared.options.housekeeping_every);
+        let (clock, every) = (&shared.clock, shared.options.housekeeping_every);
+        let (next, at_latest) = (clock.now().plus(every), clock.monotonic().saturating_add(every));
         tidy(&shared).await;
-        while shared.clock.now() < next {
-            shared.clock.sleep_until(next).await;
+        // By both clocks: one that is set back puts nothing off, and one that is set forward makes
+        // things old at once.
+        while clock.now() < next && clock.monotonic() < at_latest {
+            let left = at_latest.saturating_sub(clock.monotonic());
+            clock.sleep_until(next.min(clock.now().plus(left))).await;
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use postrider_core::delivery::State;
-use postrider_core::{EndpointId, JobId, Timestamp};
+use postrider_core::{EndpointId, JobId};
 use postrider_store::Error as StoreError;
 use postrider_store::fleet::Tenure;
 use postrider_store::ledger::{DeliveryFilter, DeliveryQuery, Direction, Position};
@@ -16,6 +16,7 @@ use postrider_store::registry::{JobRecord, JobState};
 use crate::acting::Acting;
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::ports;
 use crate::shared::Shared;
 
 /// Deliveries looked at in one step.
@@ -124,7 +125,7 @@ fn begin(shared: &Arc<Shared>, job: JobRecord) {
 /// Works on a job to its end, however often the store fails meanwhile, or until it is another node's.
 async fn run(shared: &Arc<Shared>, mut job: JobRecord) {
     let engine = Engine { shared: Arc::clone(shared) };
-    let mut pace = Pace { next: shared.clock.now() };
+    let mut pace = Pace { next: shared.clock.monotonic() };
     while job.state == JobState::Running {
         match right(shared, job.id) {
             Right::Always | Right::By(_) => {}
@@ -135,10 +136,7 @@ async fn run(shared: &Arc<Shared>, mut job: JobRecord) {
                 return;
             }
             tracing::warn!(job = %job.id, %error, "the replay stumbled, trying again");
-            let retry_at = shared.clock.now().plus(PAUSE);
-            while shared.clock.now() < retry_at {
-                shared.clock.sleep_until(retry_at).await;
-            }
+            ports::pause(&*shared.clock, PAUSE).await;
         }
     }
     tracing::info!(job = %job.id, replayed = job.replayed, skipped = job.skipped, "replay finished");
@@ -205,16 +203,15 @@ fn is_of(job: &JobRecord, record: &DeliveryRecord) -> bool {
 
 /// Spreads replays evenly.
 struct Pace {
-    next: Timestamp,
+    /// In monotonic time: nobody who sets the clock holds up a replay.
+    next: Duration,
 }
 
 impl Pace {
     async fn wait(&mut self, shared: &Shared, rate: Option<f64>) {
         let Some(rate) = rate else { return };
-        while shared.clock.now() < self.next {
-            shared.clock.sleep_until(self.next).await;
-        }
+        ports::pause(&*shared.clock, self.next.saturating_sub(shared.clock.monotonic())).await;
         let gap = Duration::try_from_secs_f64(1.0 / rate).unwrap_or(Duration::MAX);
-        self.next = self.next.max(shared.clock.now()).plus(gap);
+        self.next = self.next.max(shared.clock.monotonic()).saturating_add(gap);
     }
 }

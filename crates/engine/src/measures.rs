@@ -55,6 +55,8 @@ pub(crate) struct Measuring {
     /// What is being written. Who reads waits for that: until the store has answered, nobody knows
     /// whether it is there already.
     leaving: RwLock<Vec<(Key, Tallies)>>,
+    /// Told when there is something to write where there was nothing.
+    begun: Notify,
     crowded: Notify,
 }
 
@@ -126,13 +128,24 @@ impl Measuring {
     }
 
     fn count(&self, count: impl FnOnce(&mut Open)) {
-        let crowded = {
+        let (begun, crowded) = {
             let mut open = self.open.lock();
+            let was_empty = open.by.is_empty();
             count(&mut open);
-            open.by.len() >= CROWDED
+            (was_empty && !open.by.is_empty(), open.by.len() >= CROWDED)
         };
+        if begun {
+            self.begun.notify_one();
+        }
         if crowded {
             self.crowded.notify_one();
+        }
+    }
+
+    /// Ends when there is something to write down: an engine with nothing to do wakes for nothing.
+    async fn begun(&self) {
+        while self.open.lock().by.is_empty() {
+            self.begun.notified().await;
         }
     }
 
@@ -295,6 +308,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         if failing {
             pause.await;
         } else {
+            shared.measures.begun().await;
             let crowded = std::pin::pin!(shared.measures.crowded.notified());
             match select(pause, crowded).await {
                 Either::Left(_) | Either::Right(_) => {}

@@ -23,15 +23,21 @@ pub trait Clock: Send + Sync + fmt::Debug + 'static {
     /// Time since some moment, which never goes back, whatever is done to the clock.
     fn monotonic(&self) -> Duration;
 
-    /// Ends when `now()` is `time` or later. It may end earlier: look at the clock again.
+    /// Ends when `now()` is `time` or later. It may end earlier, and does soon after the clock was
+    /// set: look at the clock again.
     fn sleep_until(&self, time: Timestamp) -> BoxFuture<'static, ()>;
 }
 
-/// Ends when `span` has passed by this clock.
+/// Ends when `span` has passed, whatever is done to the clock meanwhile: one that is set back by a day
+/// must not make a pause of a second last a day.
 pub(crate) async fn pause(clock: &dyn Clock, span: Duration) {
-    let end = clock.now().plus(span);
-    while clock.now() < end {
-        clock.sleep_until(end).await;
+    let end = clock.monotonic().saturating_add(span);
+    loop {
+        let left = end.saturating_sub(clock.monotonic());
+        if left.is_zero() {
+            return;
+        }
+        clock.sleep_until(clock.now().plus(left)).await;
     }
 }
 
@@ -120,14 +126,16 @@ impl ManualClock {
         self.set(to);
     }
 
-    /// Sets the clock, forwards or back, and wakes whoever slept until then.
+    /// Sets the clock, forwards or back, and wakes whoever slept until then; all of them if it is set
+    /// back, because then nobody knows how long that is.
     pub fn set(&self, to: Timestamp) {
         let mut manual = self.inner.lock();
+        let is_back = to < manual.now;
         let step = to.since(manual.now);
         manual.passed += step;
         manual.now = to;
         while let Some(entry) = manual.sleepers.first_entry() {
-            if entry.key().0 > to {
+            if entry.key().0 > to && !is_back {
                 break;
             }
             // Fails for a sleeper that stopped waiting, which needs no waking.
@@ -159,5 +167,35 @@ impl Clock for ManualClock {
             // An error means that the clock is gone: nothing to wait for either.
             drop(woken.await);
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+    const SECOND: Duration = Duration::from_secs(1);
+    const DAY: Duration = Duration::from_hours(24);
+
+    #[test]
+    fn a_pause_lasts_as_long_as_it_is_to_whatever_is_done_to_the_clock() {
+        for (done, set_to) in [
+            ("nothing", START),
+            ("set back by a day", START.minus(DAY)),
+            ("set back a little", START.minus(SECOND / 10)),
+        ] {
+            let clock = ManualClock::at(START);
+            let mut pause = Box::pin(pause(&clock, SECOND));
+            assert!(pause.as_mut().now_or_never().is_none(), "{done}");
+            clock.set(set_to);
+            assert!(pause.as_mut().now_or_never().is_none(), "{done}");
+            clock.advance(SECOND / 2);
+            assert!(pause.as_mut().now_or_never().is_none(), "{done}");
+            clock.advance(SECOND / 2);
+            assert!(pause.as_mut().now_or_never().is_some(), "{done}");
+        }
     }
 }

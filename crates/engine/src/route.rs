@@ -237,8 +237,11 @@ impl Routes {
         self.by_id.get(&id)
     }
 
+    /// Oldest first, so that whatever is done for each is done in the same order every time.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Route>> {
-        self.by_id.values()
+        let mut all: Vec<&Arc<Route>> = self.by_id.values().collect();
+        all.sort_unstable_by_key(|route| route.id());
+        all.into_iter()
     }
 
     /// Whether anybody at all has notices told to them as events.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use postrider_core::{EndpointId, Timestamp};
+use tokio::sync::Notify;
 
 use crate::ports;
 use crate::shared::Shared;
@@ -45,6 +46,8 @@ impl Kind {
 #[derive(Debug, Default)]
 pub(crate) struct Sampled {
     spans: Mutex<HashMap<Key, Span>>,
+    /// Told when there is something that ends where there was nothing.
+    begun: Notify,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -82,6 +85,9 @@ impl Sampled {
         let mut key = Key { kind, endpoint: Some(endpoint) };
         if spans.len() >= MAX_APART && !spans.contains_key(&key) {
             key.endpoint = None;
+        }
+        if spans.is_empty() {
+            self.begun.notify_one();
         }
         let span = spans.entry(key).or_insert(Span { since: now, lines: 0 });
         let mut rest = None;
@@ -148,6 +154,10 @@ impl Rest {
 /// Says what was left out, for as long as the engine lives.
 pub(crate) async fn run(shared: Arc<Shared>) {
     loop {
+        // An engine with nothing to say wakes for nothing.
+        while shared.sampled.spans.lock().is_empty() {
+            shared.sampled.begun.notified().await;
+        }
         ports::pause(&*shared.clock, SPAN).await;
         for rest in shared.sampled.end(shared.clock.now()) {
             rest.say();

@@ -641,8 +641,7 @@ impl Scheduler {
     /// to last a second might last a day otherwise.
     pub(crate) fn ring(&mut self, now: Timestamp) {
         if now < self.rung_at {
-            let all: Vec<EndpointId> = self.queues.keys().copied().collect();
-            for id in all {
+            for id in self.queued() {
                 if let Some(queue) = self.queues.get_mut(&id) {
                     queue.pages_after = None;
                 }
@@ -660,6 +659,14 @@ impl Scheduler {
             }
             self.look_at(id, now);
         }
+    }
+
+    /// All endpoints with a queue, oldest first: whatever is done for each is done in the same order
+    /// whenever the same happens.
+    fn queued(&self) -> Vec<EndpointId> {
+        let mut ids: Vec<EndpointId> = self.queues.keys().copied().collect();
+        ids.sort_unstable();
+        ids
     }
 
     pub(crate) fn next_alarm(&self) -> Option<Timestamp> {

@@ -203,8 +203,10 @@ impl<T: Display + FromStr> Cursor for After<T> {
     }
 
     fn parse(text: &str) -> Result<Self, Problem> {
-        let not_ours = "is not one that this list has given out";
-        text.parse().map(Self).map_err(|_| Problem::invalid("cursor", not_ours))
+        let read = text.parse().ok().map(Self);
+        // What reads numbers also takes `+7` and `007`, which no list writes.
+        read.filter(|after| after.to_text() == text)
+            .ok_or_else(|| Problem::invalid("cursor", "is not one that this list has given out"))
     }
 }
 

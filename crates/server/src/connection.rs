@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::Router;
+use axum::body::Body;
 use http::{Request, Response};
 use hyper::body::Incoming;
-use hyper::service::{Service as _, service_fn};
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tower_service::Service;
 
 use crate::hub_socket;
 use crate::stopping::{self, Stopping};
@@ -56,10 +56,29 @@ impl Default for ConnectionLimits {
 #[derive(Debug, Clone)]
 pub(crate) struct Place(#[expect(dead_code, reason = "held")] Arc<OwnedSemaphorePermit>);
 
+/// What answers requests, on as many connections as there are.
+pub trait Answers:
+    Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send>
+    + Clone
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<S> Answers for S where
+    S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static
+{
+}
+
 /// Serves until `shutdown` ends, then lets what is under way finish within `limits.drain`.
 pub async fn serve(
     listener: TcpListener,
-    router: Router,
+    answers: impl Answers,
     limits: ConnectionLimits,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
@@ -79,8 +98,8 @@ pub async fn serve(
                 Ok((stream, from, place)) => {
                     let stopping = Stopping::when(stopping.clone());
                     let builder = Arc::clone(&builder);
-                    let router = router.clone();
-                    tokio::spawn(carry(stream, from, builder, router, limits, stopping, place));
+                    let answers = answers.clone();
+                    tokio::spawn(carry(stream, from, builder, answers, limits, stopping, place));
                 }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
@@ -125,7 +144,7 @@ async fn carry(
     stream: TcpStream,
     from: IpAddr,
     builder: Arc<auto::Builder<TokioExecutor>>,
-    router: Router,
+    answers: impl Answers,
     limits: ConnectionLimits,
     mut stopping: Stopping,
     place: OwnedSemaphorePermit,
@@ -135,7 +154,6 @@ async fn carry(
         tracing::debug!(%error, "TCP_NODELAY");
     }
     let spoken = AtomicBool::new(false);
-    let router = TowerToHyperService::new(router);
     let place = Place(Arc::new(place));
     let told = stopping.clone();
     let peer = Peer::from(from);
@@ -151,7 +169,8 @@ async fn carry(
         if is_hub {
             extensions.insert(place.clone());
         }
-        answer(&router, request)
+        // Always ready, so it need not be asked.
+        answers.clone().call(request)
     });
     let io = TokioIo::new(stream);
     let mut connection = pin!(builder.serve_connection_with_upgrades(io, service));
@@ -178,13 +197,6 @@ async fn carry(
     if spoken.load(Ordering::Relaxed) {
         log_end(connection.await);
     }
-}
-
-fn answer(
-    router: &TowerToHyperService<Router>,
-    request: Request<Incoming>,
-) -> impl Future<Output = Result<Response<axum::body::Body>, Infallible>> + use<> {
-    router.call(request)
 }
 
 fn log_end(ended: Result<(), Box<dyn std::error::Error + Send + Sync>>) {

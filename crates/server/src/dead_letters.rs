@@ -91,23 +91,32 @@ pub(crate) struct Replay {
     rate_per_second: Option<f64>,
 }
 
+impl Replay {
+    /// Which dead letters, and how many of them a second.
+    pub(crate) fn read(self) -> Result<(DeliveryFilter, Option<f64>), Problem> {
+        let rate = check_rate(self.rate_per_second)?;
+        let filter = match (self.ids, self.filter) {
+            (Some(ids), None) => by_ids(ids)?,
+            (None, Some(Object(filter))) => among_dead_letters(filter.into(), "filter.state")?,
+            (Some(_), Some(_)) => {
+                return Err(Problem::invalid("ids", "cannot be combined with filter"));
+            }
+            (None, None) => {
+                return Err(Problem::invalid("filter", "is missing: say ids or filter; {} is all"));
+            }
+        };
+        Ok((filter, rate))
+    }
+}
+
 pub(crate) async fn replay(
     extract::State(app): extract::State<Arc<App>>,
     caller: Caller,
     Json(replay): Json<Replay>,
 ) -> Answer {
-    let rate = check_rate(replay.rate_per_second)?;
-    let filter = match (replay.ids, replay.filter) {
-        (Some(ids), None) => by_ids(ids)?,
-        (None, Some(Object(filter))) => among_dead_letters(filter.into(), "filter.state")?,
-        (Some(_), Some(_)) => {
-            return Err(Problem::invalid("ids", "cannot be combined with filter"));
-        }
-        (None, None) => {
-            return Err(Problem::invalid("filter", "is missing: say ids or filter; {} is all"));
-        }
-    };
-    if replay.dry_run {
+    let dry_run = replay.dry_run;
+    let (filter, rate) = replay.read()?;
+    if dry_run {
         #[derive(Serialize)]
         struct Matched {
             matched: u64,

@@ -62,9 +62,9 @@ pub(crate) async fn accept(
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Batch<'a> {
+pub(crate) struct Batch<'a> {
     #[serde(borrow)]
-    events: Vec<&'a RawValue>,
+    pub(crate) events: Vec<&'a RawValue>,
 }
 
 /// Those that are valid are stored in one commit; each of the others gets its error.
@@ -125,7 +125,11 @@ pub(crate) async fn accept_batch(
     Ok(json_text(StatusCode::ACCEPTED, results))
 }
 
-fn read_entry(text: &RawValue, limit: usize, now: Timestamp) -> Result<Submission, Problem> {
+pub(crate) fn read_entry(
+    text: &RawValue,
+    limit: usize,
+    now: Timestamp,
+) -> Result<Submission, Problem> {
     let text = text.get().as_bytes();
     if text.len() > limit {
         return Err(Problem::too_large(limit));

@@ -47,7 +47,7 @@ pub(crate) struct Wish {
 }
 
 impl Wish {
-    fn of(self, endpoint: EndpointId) -> Result<LeaseWish, Problem> {
+    pub(crate) fn of(self, endpoint: EndpointId) -> Result<LeaseWish, Problem> {
         let max = self.max.unwrap_or(1);
         if !(1..=MAX_LEASES).contains(&max) {
             return Err(Problem::invalid("max", format!("must be 1 to {MAX_LEASES}")));
@@ -277,7 +277,9 @@ fn check_result(result: Option<String>) -> Result<Option<String>, Problem> {
     }
 }
 
-fn check_nack(NackFields { class, error, retry_after }: NackFields) -> Result<Nack, Problem> {
+pub(crate) fn check_nack(
+    NackFields { class, error, retry_after }: NackFields,
+) -> Result<Nack, Problem> {
     if !(1..=MAX_ERROR_CHARS).contains(&error.chars().count()) {
         let message = format!("must have 1 to {MAX_ERROR_CHARS} characters");
         return Err(Problem::invalid("error", message));

@@ -32,6 +32,7 @@ mod endpoint_fields;
 mod endpoints;
 mod events;
 mod filters;
+mod front;
 mod guide;
 mod health;
 mod history;
@@ -54,17 +55,19 @@ mod stats;
 mod stream;
 mod tenants;
 
+#[doc(hidden)]
+pub mod fuzzing;
+
 use std::sync::Arc;
 
-use axum::Router;
-use axum::middleware::from_fn_with_state;
 use bytes::Bytes;
 use postrider_engine::Engine;
 use tokio::sync::{Mutex, Semaphore};
 
-pub use connection::{ConnectionLimits, serve};
+pub use connection::{Answers, ConnectionLimits, serve};
 pub use effective::{EffectiveSettings, Setting, SettingOrigin, SettingsGroup};
 pub use first_key::{KeyError, ensure_admin_key};
+pub use front::{Answering, Front};
 pub use guide::guide;
 pub use in_process::{InProcess, Refusal};
 pub use inbound::Inbound;
@@ -135,7 +138,7 @@ pub(crate) struct App {
 
 /// The routes of the API. Called where tasks can be spawned: one notes when keys are used, one takes
 /// over what other nodes change.
-pub fn router(engine: Engine, keys: Keys, inbound: Inbound, options: ServerOptions) -> Router {
+pub fn router(engine: Engine, keys: Keys, inbound: Inbound, options: ServerOptions) -> Front {
     router_and_api(engine, keys, inbound, options).0
 }
 
@@ -145,7 +148,7 @@ pub fn router_and_api(
     keys: Keys,
     inbound: Inbound,
     options: ServerOptions,
-) -> (Router, InProcess) {
+) -> (Front, InProcess) {
     let streams = Arc::new(Semaphore::new(options.max_streams));
     let hubs = Arc::new(Semaphore::new(options.max_hubs));
     let throttle = Throttle::new(&options);
@@ -166,14 +169,12 @@ pub fn router_and_api(
     });
     let api = routes
         .into_router()
-        .fallback(async || Problem::no_route())
+        .fallback(front::nowhere)
         .method_not_allowed_fallback(async || Problem::wrong_method())
         .with_state(Arc::clone(&app));
     let within = InProcess::new(api.clone(), Arc::clone(&app));
     let pages = dashboard::pages(Arc::clone(&app), api.clone());
-    // Around everything that is reached from outside, and not around what pages ask from inside.
-    let watching = from_fn_with_state(app, metrics::watch);
-    (api.merge(pages).merge(guide::pages()).layer(watching), within)
+    (Front::new(api.merge(pages).merge(guide::pages()), app), within)
 }
 
 /// The description of the API: a document in JSON, of the standard `OpenAPI` 3.1.

@@ -21,7 +21,7 @@ use catalogue as about;
 use process::Process;
 use text::Page;
 
-pub(crate) use requests::{Requests, watch};
+pub(crate) use requests::{Requests, Route};
 
 /// What stands in `docs/metrics.md`.
 pub fn metrics_reference() -> String {

@@ -34,7 +34,7 @@ pub(crate) async fn list(State(app): State<Arc<App>>, _: Caller, query: Query) -
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Preview {
-    policy: policy::Spec,
+    pub(crate) policy: policy::Spec,
 }
 
 pub(crate) async fn preview(

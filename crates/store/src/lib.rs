@@ -30,6 +30,9 @@ pub mod sqlite;
 
 mod stored;
 
+#[doc(hidden)]
+pub mod fuzzing;
+
 pub use declarations::Declarations;
 pub use error::Error;
 pub use fleet::Fleet;

@@ -98,7 +98,7 @@ pub use clock::clock;
 pub use config::Options;
 pub use copy::Target;
 pub use schema::{Migrated, Pending};
-pub use upgrade::{migrate, pending};
+pub use upgrade::{migrate, pending, try_key};
 
 pub use crate::sqlite::Sealed;
 

@@ -74,6 +74,9 @@ mod sources;
 mod standing;
 mod typed;
 
+#[doc(hidden)]
+pub mod fuzzing;
+
 #[cfg(test)]
 mod plans;
 

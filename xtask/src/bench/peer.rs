@@ -23,7 +23,9 @@ use postrider_engine::destination::{Destination, Guard};
 use postrider_engine::http_client::{Client, ClientOptions, Post};
 use postrider_engine::ports::{Clock as _, Entropy as _, SystemClock, SystemEntropy};
 use postrider_engine::{Engine, Options};
-use postrider_server::{ConnectionLimits, Inbound, Keys, ServerOptions, ensure_admin_key};
+use postrider_server::{
+    Answers, ConnectionLimits, Front, Inbound, Keys, ServerOptions, ensure_admin_key,
+};
 use postrider_store::Store;
 use postrider_store::sealing::{Keyring, SealingKey};
 use postrider_store::sqlite::{self, Sqlite};
@@ -95,23 +97,23 @@ pub(crate) fn serve_pass(arguments: &PassArguments) -> Result<()> {
 }
 
 /// Prints its address, then serves until the process that started it closes its input.
-fn serve(router: impl Future<Output = Result<Router>>) -> Result<()> {
+fn serve(answers: impl Future<Output = Result<impl Answers>>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let router = router.await?;
+        let answers = answers.await?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         println!("{}", listener.local_addr()?);
         let ended = async {
             // It ends with its input, whatever that has to say.
             let _ = tokio::task::spawn_blocking(|| io::stdin().read_to_end(&mut Vec::new())).await;
         };
-        postrider_server::serve(listener, router, ConnectionLimits::default(), ended).await?;
+        postrider_server::serve(listener, answers, ConnectionLimits::default(), ended).await?;
         Ok(())
     })
 }
 
 /// The whole gateway, but for storing events.
-async fn null_router(folder: &Path) -> Result<Router> {
+async fn null_router(folder: &Path) -> Result<Front> {
     let keyring = Keyring::new(vec![SealingKey::from_bytes([7; 32])])?;
     let kept = Sqlite::open(&folder.join("null.db"), sqlite::Options::default(), keyring)?;
     let store: Arc<dyn Store> = Arc::new(Forgetful { kept });
@@ -264,10 +266,11 @@ mod tests {
 
     const EVENTS: u64 = 2_000;
 
-    async fn start(router: Router) -> SocketAddr {
+    async fn start(answers: impl Answers) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
-        tokio::spawn(axum::serve(listener, router).into_future());
+        let limits = ConnectionLimits::default();
+        tokio::spawn(postrider_server::serve(listener, answers, limits, std::future::pending()));
         address
     }
 

@@ -19,4 +19,5 @@ pub(crate) mod end_to_end;
 pub(crate) mod nodes;
 pub(crate) mod store_cycle;
 
-pub(crate) use cluster::SETTINGS;
+pub(crate) use cluster::{Cluster, SETTINGS, Watch};
+pub(crate) use session::Session;

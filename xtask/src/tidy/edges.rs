@@ -22,6 +22,16 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("postrider-sim", &["postrider-engine", "postrider-store", "postrider-core"]),
     (
+        "postrider-fuzzing",
+        &[
+            "postrider-cli",
+            "postrider-server",
+            "postrider-engine",
+            "postrider-store",
+            "postrider-core",
+        ],
+    ),
+    (
         "xtask",
         &[
             "postrider-core",

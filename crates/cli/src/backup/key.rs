@@ -10,13 +10,7 @@ use postrider_store::sqlite::Existing;
 use zeroize::Zeroizing;
 
 use crate::Failure;
-
-/// Where the key is that a gateway made for itself.
-const KEY_FILE: &str = "postrider.key";
-/// Holds the key itself, where there is no file.
-const KEY_VARIABLE: &str = "POSTRIDER_SECRET_KEY";
-/// The most that a gateway reads of one.
-const MAX_KEY_FILE_BYTES: u64 = 16 << 10;
+use crate::secret_key::{KEY_VARIABLE, MAX_KEY_FILE_BYTES, beside};
 
 /// What is to be copied, and where to.
 #[derive(Debug)]
@@ -24,12 +18,6 @@ pub(super) struct Copy {
     from: PathBuf,
     pub(super) to: PathBuf,
     existing: Existing,
-}
-
-/// The key file that a gateway looks for, unless it is told of another.
-pub(super) fn beside(database: &Path) -> PathBuf {
-    let real = database.canonicalize().unwrap_or_else(|_| database.to_owned());
-    real.with_file_name(KEY_FILE)
 }
 
 impl Copy {
@@ -53,7 +41,7 @@ impl Copy {
         let source = fs::metadata(&from).map_err(|error| {
             Failure::usage(anyhow!("--with-key: cannot read {}: {error}", from.display()))
         })?;
-        if source.len() > MAX_KEY_FILE_BYTES {
+        if source.len() > MAX_KEY_FILE_BYTES as u64 {
             let from = from.display();
             return Err(Failure::usage(anyhow!("--with-key: {from} is too large for a key file")));
         }
@@ -95,9 +83,8 @@ impl Copy {
 
     fn read(&self) -> std::io::Result<Zeroizing<Vec<u8>>> {
         // Room for all that is read from the start: a buffer that grew would leave copies behind.
-        let room = usize::try_from(2 * MAX_KEY_FILE_BYTES).unwrap_or(usize::MAX);
-        let mut text = Zeroizing::new(Vec::with_capacity(room));
-        File::open(&self.from)?.take(MAX_KEY_FILE_BYTES).read_to_end(&mut text)?;
+        let mut text = Zeroizing::new(Vec::with_capacity(2 * MAX_KEY_FILE_BYTES));
+        File::open(&self.from)?.take(MAX_KEY_FILE_BYTES as u64).read_to_end(&mut text)?;
         Ok(text)
     }
 }
@@ -112,6 +99,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+    use crate::secret_key::KEY_FILE;
 
     #[test]
     fn the_key_is_copied_for_its_owner_only_and_replaces_nothing_unasked() {

@@ -46,6 +46,15 @@ pub(crate) fn read(command: impl Fn() -> Command) -> Result<(ArgMatches, Option<
     Ok((given, Some(loaded)))
 }
 
+/// What was given to the command itself, however deep it is.
+pub(crate) fn innermost(given: &ArgMatches) -> &ArgMatches {
+    let mut inner = given;
+    while let Some((_, deeper)) = inner.subcommand() {
+        inner = deeper;
+    }
+    inner
+}
+
 /// The names of the command and of those within it.
 fn way(given: &ArgMatches) -> Vec<String> {
     let first = given.subcommand();
@@ -179,11 +188,7 @@ mod tests {
     }
 
     fn raw(given: &ArgMatches, key: &str) -> Vec<String> {
-        let mut inner = given;
-        while let Some((_, deeper)) = inner.subcommand() {
-            inner = deeper;
-        }
-        let values = inner.get_raw(key).into_iter().flatten();
+        let values = innermost(given).get_raw(key).into_iter().flatten();
         values.map(|value| value.to_string_lossy().into_owned()).collect()
     }
 
@@ -200,8 +205,42 @@ mod tests {
             (&["migrate"], "data", &["there"]),
             (&["migrate", "--data", "here"], "data", &["here"]),
             (&["rekey"], "data", &["there"]),
+            (&["backup", "--to", "copy"], "data", &["there"]),
+            (&["doctor"], "data", &["there"]),
+            (&["doctor"], "allow_port", &["81", "82"]),
+            (&["doctor", "--allow-port", "83"], "allow_port", &["83"]),
+            (&["doctor"], "max_in_flight", &["1024"]),
         ] {
             assert_eq!(raw(&given(file, arguments), key), expected, "{arguments:?} {key}");
+        }
+    }
+
+    /// Every command that can be run, by its whole name.
+    fn commands(command: &Command, before: &str, found: &mut Vec<(String, Command)>) {
+        for inner in command.get_subcommands() {
+            let name = format!("{before}{}", inner.get_name());
+            if inner.has_subcommands() {
+                commands(inner, &format!("{name} "), found);
+            } else {
+                found.push((name, inner.clone()));
+            }
+        }
+    }
+
+    #[test]
+    fn each_command_is_told_by_the_file_what_it_shares_with_the_gateway() {
+        let mut found = Vec::new();
+        commands(&Cli::command(), "", &mut found);
+        for (name, command) in found {
+            let expected = match name.as_str() {
+                "serve" | "doctor" => &SHARED[..],
+                "backup" | "migrate" | "rekey" => &["data", "store", "secret_key_file"],
+                "copy" => &["secret_key_file"],
+                _ => &[],
+            };
+            let shared: Vec<&str> =
+                SHARED.into_iter().filter(|key| shares(&command, key)).collect();
+            assert_eq!(shared, expected, "{name}");
         }
     }
 
@@ -211,7 +250,10 @@ mod tests {
             (&["serve"][..], true),
             (&["migrate", "--check"], true),
             (&["rekey"], true),
+            (&["doctor"], true),
+            (&["backup", "--to", "copy"], true),
             (&["policy", "list"], true),
+            (&["endpoints", "list"], false),
             (&["demo"], false),
             (&["config", "reference"], false),
         ] {

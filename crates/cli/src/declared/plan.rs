@@ -18,7 +18,7 @@ use super::subject::{Subject, path, stored, word};
 use super::views::{DESTINATIONS, Ids, Names, comparable};
 use super::{Fault, Trouble, secrets};
 use crate::config::declared::{Declared, Item, Kind};
-use crate::output::inert;
+use crate::output::{Colour, Style, inert};
 
 /// What will be done, in this order.
 pub(crate) struct Plan {
@@ -320,16 +320,16 @@ impl Plan {
         self.steps.iter().filter_map(Step::line)
     }
 
-    /// The same lines for a terminal.
-    pub(crate) fn coloured(&self) -> impl Iterator<Item = String> {
-        self.lines().map(|line| {
+    /// The same lines, in the colours of what they do.
+    pub(crate) fn painted(&self, style: Style) -> impl Iterator<Item = String> {
+        self.lines().map(move |line| {
             let colour = match line.as_bytes().first() {
-                Some(b'+') => 32,
-                Some(b'~') => 33,
-                Some(b'-') => 31,
+                Some(b'+') => Colour::Green,
+                Some(b'~') => Colour::Yellow,
+                Some(b'-') => Colour::Red,
                 Some(_) | None => return line,
             };
-            format!("\x1b[{colour}m{line}\x1b[0m")
+            style.paint(colour, &line)
         })
     }
 }

@@ -55,7 +55,10 @@ pub(super) async fn look(gateway: &Gateway) -> Seen {
         }
         Err(why) => {
             let says = format!("{url} does not answer: {why}");
-            let advice = "look whether it runs, and at its log; --gateway says where it listens";
+            let behind = if url.starts_with("https:") { ", and its certificate" } else { "" };
+            let advice = format!(
+                "look whether it runs, and at its log{behind}; --gateway says where it listens"
+            );
             checks.push(Check::fail("gateway", says, advice));
             return Seen { checks, endpoints: Vec::new() };
         }

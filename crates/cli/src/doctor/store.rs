@@ -224,6 +224,7 @@ async fn server(url: &str, place: &Place, args: &Args) -> Vec<Check> {
             return vec![Check::fail("store", format!("{place}: {error}"), advice)];
         }
     };
+    let current = pending.version == pending.wanted;
     let mut checks = vec![
         Check::ok("store", format!("{place} answers")),
         schema(pending.version.into(), pending.wanted.into()),
@@ -232,8 +233,22 @@ async fn server(url: &str, place: &Place, args: &Args) -> Vec<Check> {
     let data = args.whereabouts.data();
     let keyring = secret_key::shared_keyring(&args.secret_key, data, place, Sealed::Some);
     checks.push(match keyring {
-        Ok(_) => {
+        Ok(_) if !current => {
             Check::ok("secret key", "there; whether it is the right one shows when a node starts")
+        }
+        Ok(found) => {
+            let tried = postgres::try_key(url, postgres::Options::default(), &found.keyring);
+            let tried = tokio::time::timeout(SERVER_DEADLINE, tried).await.unwrap_or_else(|_| {
+                Err(OpenError::Unreachable(format!("no answer within {SERVER_DEADLINE:?}")))
+            });
+            match tried {
+                Ok(()) => Check::ok("secret key", "there, and the one of this database"),
+                Err(error) => Check::fail(
+                    "secret key",
+                    format!("it is not the right one: {error}"),
+                    "copy the key file of a node that runs; a node does not start with another key",
+                ),
+            }
         }
         Err(failure) => Check::warn(
             "secret key",

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use postrider_engine::ports::{Clock as _, SystemClock};
 use serde_json::Value;
 
-use crate::output::{Table, cell, inert, moment, pairs};
+use crate::output::{Table, cell, moment, pairs};
 use crate::resource::say_if_more;
 
 pub(super) fn table(out: &mut dyn Write, answer: &Value) -> io::Result<()> {
@@ -69,15 +69,6 @@ pub(super) fn page(out: &mut dyn Write, endpoint: &Value) -> io::Result<()> {
     lines.push(("secret", cell(&endpoint["secret"])));
     lines.retain(|(_, value)| !value.is_empty());
     pairs(out, lines)
-}
-
-/// `billing (ep_…)`, or its id alone.
-pub(super) fn called(endpoint: &Value) -> String {
-    let id = inert(&cell(&endpoint["id"]));
-    match endpoint["name"].as_str() {
-        Some(name) if !name.is_empty() => format!("{} ({id})", inert(name)),
-        Some(_) | None => id,
-    }
 }
 
 pub(super) fn attempt(out: &mut dyn Write, attempt: &Value) -> io::Result<()> {
@@ -205,12 +196,5 @@ mod tests {
         ] {
             assert_eq!(policy(&said), shown);
         }
-    }
-
-    #[test]
-    fn what_an_endpoint_is_called_cannot_move_the_cursor() {
-        let hostile = json!({ "id": "ep_1", "name": "\u{1b}[2Ja\nb\u{202e}" });
-        assert_eq!(called(&hostile), "\\u{1b}[2Ja\\u{a}b\\u{202e} (ep_1)");
-        assert_eq!(called(&json!({ "id": "ep_1", "name": null })), "ep_1");
     }
 }

@@ -6,37 +6,12 @@ use postrider_core::hub::{Answer, Deliver, Met};
 use postrider_core::span;
 use serde_json::Value;
 
+use crate::output::{Colour, Style, inert_to};
+
 /// How much of a payload is shown.
 const MAX_PAYLOAD_CHARS: usize = 20_000;
 const MAX_TYPE_CHARS: usize = 60;
 const MAX_ERROR_CHARS: usize = 200;
-
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Style {
-    pub(super) colours: bool,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Colour {
-    Green,
-    Yellow,
-    Red,
-    Grey,
-    Bold,
-}
-
-impl Style {
-    fn paint(self, colour: Colour, text: &str) -> String {
-        let code = match colour {
-            Colour::Green => "32",
-            Colour::Yellow => "33",
-            Colour::Red => "31",
-            Colour::Grey => "2",
-            Colour::Bold => "1",
-        };
-        if self.colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
-    }
-}
 
 pub(super) fn greeting(style: Style, url: &str, to: &str) {
     println!("Paste this URL into the provider: {}", style.paint(Colour::Bold, url));
@@ -50,15 +25,15 @@ pub(super) fn help(style: Style) {
 }
 
 pub(super) fn note(style: Style, text: &str) {
-    println!("{}", style.paint(Colour::Grey, &inert(text, MAX_ERROR_CHARS)));
+    println!("{}", style.paint(Colour::Grey, &inert_to(text, MAX_ERROR_CHARS)));
 }
 
 pub(super) fn trouble(style: Style, text: &str) {
-    println!("{}", style.paint(Colour::Red, &inert(text, MAX_ERROR_CHARS)));
+    println!("{}", style.paint(Colour::Red, &inert_to(text, MAX_ERROR_CHARS)));
 }
 
 pub(super) fn disconnected(style: Style, reason: &str, retry_in: Duration) {
-    let reason = inert(reason, MAX_ERROR_CHARS);
+    let reason = inert_to(reason, MAX_ERROR_CHARS);
     let retry_in = span::format(Duration::from_millis(
         u64::try_from(retry_in.as_millis()).unwrap_or(u64::MAX),
     ));
@@ -89,10 +64,10 @@ fn line(style: Style, number: usize, deliver: &Deliver, answer: &Answer) -> Stri
             (colour, status.to_string())
         }
         Met::Network { error } | Met::Timeout { error } => {
-            (Colour::Red, inert(error, MAX_ERROR_CHARS))
+            (Colour::Red, inert_to(error, MAX_ERROR_CHARS))
         }
     };
-    let kind = inert(&deliver.kind, MAX_TYPE_CHARS);
+    let kind = inert_to(&deliver.kind, MAX_TYPE_CHARS);
     let retry =
         if deliver.attempt > 1 { format!("  attempt {}", deliver.attempt) } else { String::new() };
     format!(
@@ -114,7 +89,7 @@ fn described(style: Style, event: &Value, payload: &[u8]) -> String {
     let mut add = |name: &str, value: &Value| {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         text.push_str(&style.paint(Colour::Grey, &format!("{name}: ")));
-        text.push_str(&inert(&value, MAX_ERROR_CHARS * 5));
+        text.push_str(&inert_to(&value, MAX_ERROR_CHARS * 5));
         text.push('\n');
     };
     for field in ["id", "type", "received_at", "content_type", "verified"] {
@@ -124,7 +99,7 @@ fn described(style: Style, event: &Value, payload: &[u8]) -> String {
     }
     for header in event.get("headers").and_then(Value::as_array).into_iter().flatten() {
         if let (Some(name), Some(value)) = (header.get("name"), header.get("value")) {
-            add(&inert(name.as_str().unwrap_or_default(), MAX_TYPE_CHARS), value);
+            add(&inert_to(name.as_str().unwrap_or_default(), MAX_TYPE_CHARS), value);
         }
     }
     text.push_str(&readable(payload));
@@ -139,13 +114,8 @@ fn readable(payload: &[u8]) -> String {
     };
     let shown: String = text.chars().take(MAX_PAYLOAD_CHARS).collect();
     let cut = if shown.len() < text.len() { "\n… and more" } else { "" };
-    let lines: Vec<String> = shown.lines().map(|line| inert(line, MAX_PAYLOAD_CHARS)).collect();
+    let lines: Vec<String> = shown.lines().map(|line| inert_to(line, MAX_PAYLOAD_CHARS)).collect();
     lines.join("\n") + cut
-}
-
-/// Text that can do nothing to a terminal.
-fn inert(text: &str, max_chars: usize) -> String {
-    text.chars().take(max_chars).map(|char| if char.is_control() { '·' } else { char }).collect()
 }
 
 #[cfg(test)]
@@ -155,8 +125,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    const PLAIN: Style = Style { colours: false };
 
     fn deliver(kind: &str, attempt: u32) -> Deliver {
         Deliver {
@@ -186,10 +154,13 @@ mod tests {
             (
                 3,
                 refused,
-                "   7  refused·[2J·by peer  12 ms  order.created  evt_0000000000001  attempt 3",
+                "   7  refused\\u{1b}[2J\\u{a}by peer  12 ms  order.created  evt_0000000000001  attempt 3",
             ),
         ] {
-            assert_eq!(line(PLAIN, 7, &deliver("order.created", attempt), &answer(met)), expected);
+            assert_eq!(
+                line(Style::PLAIN, 7, &deliver("order.created", attempt), &answer(met)),
+                expected
+            );
         }
     }
 
@@ -202,11 +173,11 @@ mod tests {
         });
         for (payload, expected) in [
             (&b"{\"x\":1}"[..], "{\n  \"x\": 1\n}"),
-            (b"one\ntwo\x1b[2J\x00\xff", "one\ntwo·[2J·\u{fffd}"),
+            (b"one\ntwo\x1b[2J\x00\xff", "one\ntwo\\u{1b}[2J\\u{0}\u{fffd}"),
             (b"", ""),
         ] {
-            let shown = described(PLAIN, &event, payload);
-            let head = "id: evt_1\ntype: a·[2J\nx-event: push·\n";
+            let shown = described(Style::PLAIN, &event, payload);
+            let head = "id: evt_1\ntype: a\\u{1b}[2J\nx-event: push\\u{7}\n";
             assert_eq!(shown, format!("{head}{expected}"));
         }
     }

@@ -8,9 +8,9 @@ use super::tools::{DEFAULT_LIMIT, Name, Tool};
 use super::trim::trim;
 use crate::Failure;
 use crate::resource;
-use crate::traffic::filter::as_body;
+use crate::traffic::filter::{FilterArgs, as_body};
 use crate::traffic::why::{ahead, last_attempt, why};
-use crate::traffic::{Moment, now, path};
+use crate::traffic::{now, path};
 
 /// How much of a payload is shown.
 const MAX_PAYLOAD_CHARS: usize = 20_000;
@@ -232,24 +232,9 @@ impl Desk {
 
     /// The filters among the arguments, as parameters of the API.
     async fn filter(&self, given: Given<'_>) -> Result<Vec<(&'static str, String)>, Refused> {
-        let mut parameters = Vec::new();
-        for name in ["state", "type", "error_class", "reason"] {
-            parameters.extend(given.text(name).map(|text| (name, text.to_owned())));
-        }
-        if let Some(endpoint) = given.text("endpoint") {
-            parameters.push(("endpoint", self.endpoint(endpoint).await?.to_string()));
-        }
-        if given.text("event").is_some() {
-            parameters.push(("event", given.id::<EventId>("event")?.to_string()));
-        }
-        for name in ["since", "until"] {
-            if let Some(text) = given.text(name) {
-                let moment: Moment =
-                    text.parse().map_err(|error: String| Refused(format!("{name}: {error}")))?;
-                parameters.push((name, moment.ago(now()).to_string()));
-            }
-        }
-        Ok(parameters)
+        let filter = FilterArgs::read(|name| given.text(name))?;
+        let state = given.text("state").map(str::to_owned);
+        Ok(filter.parameters(&self.gateway, state).await?)
     }
 }
 

@@ -9,7 +9,9 @@ use super::tools;
 /// The revision in which every request stands for itself.
 const MODERN: &str = "2026-07-28";
 /// Revisions that open with `initialize`, newest first.
-const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", BATCHING, "2024-11-05"];
+/// The one revision in which several messages may come as a list, and have to be taken.
+const BATCHING: &str = "2025-03-26";
 
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -17,6 +19,8 @@ const SERVER_KEY: &str = "io.modelcontextprotocol/serverInfo";
 
 /// How long a client may believe that the tools are the same: they are, for as long as this runs.
 const TOOLS_TTL_MS: u64 = 3_600_000;
+/// The most messages of a list.
+const MAX_BATCH: usize = 50;
 /// The longest name of a method or a tool that is repeated in an error.
 const MAX_NAME_CHARS: usize = 100;
 
@@ -86,13 +90,13 @@ enum Era {
 #[derive(Debug)]
 pub(super) struct Session {
     desk: Desk,
-    /// A client has opened with `initialize`.
-    initialized: bool,
+    /// The revision that was agreed on, where a client has opened with `initialize`.
+    agreed: Option<&'static str>,
 }
 
 impl Session {
     pub(super) fn new(desk: Desk) -> Self {
-        Self { desk, initialized: false }
+        Self { desk, agreed: None }
     }
 
     /// The answer to a message, if it wants one.
@@ -101,10 +105,42 @@ impl Session {
             Ok(message) => message,
             Err(error) => return Some(refusal(Code::Parse, &format!("this is no JSON: {error}"))),
         };
-        let Value::Object(message) = message else {
-            let what = if message.is_array() { "batches are not taken" } else { "it is no object" };
-            return Some(refusal(Code::InvalidRequest, what));
-        };
+        match message {
+            Value::Object(message) => self.answer_one(&message).await,
+            Value::Array(batch) if self.agreed == Some(BATCHING) => self.answer_all(&batch).await,
+            Value::Array(_) => Some(refusal(Code::InvalidRequest, "batches are not taken")),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                Some(refusal(Code::InvalidRequest, "it is no object"))
+            }
+        }
+    }
+
+    /// The answers to those of a list that want one; nothing at all if none does.
+    async fn answer_all(&mut self, batch: &[Value]) -> Option<Value> {
+        if batch.is_empty() || batch.len() > MAX_BATCH {
+            let what = format!("a batch has from 1 to {MAX_BATCH} messages");
+            return Some(refusal(Code::InvalidRequest, &what));
+        }
+        let mut answers = Vec::new();
+        for message in batch {
+            answers.extend(match message {
+                Value::Object(message) if message.get("method") == Some(&json!("initialize")) => {
+                    let id = message.get("id").unwrap_or(&Value::Null);
+                    let what = "initialize cannot be part of a batch";
+                    Some(Wrong::new(Code::InvalidRequest, what).answer(id))
+                }
+                Value::Object(message) => self.answer_one(message).await,
+                Value::Array(_)
+                | Value::Null
+                | Value::Bool(_)
+                | Value::Number(_)
+                | Value::String(_) => Some(refusal(Code::InvalidRequest, "it is no object")),
+            });
+        }
+        (!answers.is_empty()).then_some(Value::Array(answers))
+    }
+
+    async fn answer_one(&mut self, message: &Map<String, Value>) -> Option<Value> {
         let id = match message.get("id") {
             // A notification, or an answer to nothing that was asked: neither wants an answer.
             None if message.contains_key("method") => return None,
@@ -117,7 +153,7 @@ impl Session {
                 return Some(refusal(Code::InvalidRequest, what));
             }
         };
-        Some(match self.serve(&message).await {
+        Some(match self.serve(message).await {
             Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
             Err(wrong) => wrong.answer(&id),
         })
@@ -136,9 +172,11 @@ impl Session {
             Some(Value::Object(params)) => params,
             Some(_) => return Err(Wrong::new(Code::InvalidParams, "`params` must be an object")),
         };
+        let modern = params.get("_meta").is_some_and(|meta| meta.get(VERSION_KEY).is_some());
         match method {
             "initialize" => return Ok(self.initialize(params)),
-            "ping" => return Ok(json!({})),
+            // What has no session has nothing to keep alive either.
+            "ping" if !modern => return Ok(json!({})),
             _ => {}
         }
         let era = self.era(params)?;
@@ -151,6 +189,10 @@ impl Session {
                 "ttlMs": TOOLS_TTL_MS,
                 "cacheScope": "private",
             }),
+            // There is one page, so no cursor was ever given.
+            "tools/list" if params.get("cursor").is_some_and(|cursor| !cursor.is_null()) => {
+                return Err(Wrong::new(Code::InvalidParams, "there is no such cursor"));
+            }
             "tools/list" => {
                 let mut result = json!({ "tools": tools::list(self.desk.allows_changes()) });
                 if era == Era::Modern {
@@ -173,9 +215,9 @@ impl Session {
 
     /// Agrees with an older client on a revision: the one it asks for, or the newest of its kind.
     fn initialize(&mut self, params: &Map<String, Value>) -> Value {
-        self.initialized = true;
         let asked = params.get("protocolVersion").and_then(Value::as_str);
-        let version = LEGACY.iter().find(|known| Some(**known) == asked).unwrap_or(&LEGACY[0]);
+        let version = LEGACY.into_iter().find(|known| Some(*known) == asked).unwrap_or(LEGACY[0]);
+        self.agreed = Some(version);
         json!({
             "protocolVersion": version,
             "capabilities": { "tools": {} },
@@ -187,7 +229,7 @@ impl Session {
     fn era(&self, params: &Map<String, Value>) -> Result<Era, Wrong> {
         let meta = params.get("_meta");
         let Some(version) = meta.and_then(|meta| meta.get(VERSION_KEY)) else {
-            if self.initialized {
+            if self.agreed.is_some() {
                 return Ok(Era::Legacy);
             }
             let message = format!(
@@ -286,6 +328,8 @@ mod tests {
             (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}"#.to_owned(), -32602),
             (r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#.to_owned(), -32602),
             (modern("nothing/here", json!({})), -32601),
+            (modern("ping", json!({})), -32601),
+            (modern("tools/list", json!({"cursor": "next"})), -32602),
             (modern("tools/call", json!({})), -32602),
             (modern("tools/call", json!({"name": "stats", "arguments": 7})), -32602),
             (modern("tools/call", json!({"name": "no_such_tool"})), -32602),
@@ -325,6 +369,39 @@ mod tests {
             let answer = ask(&mut session, list).await.expect("an answer");
             assert!(answer["result"]["tools"].as_array().is_some_and(|tools| !tools.is_empty()));
             assert!(answer["result"].get("resultType").is_none(), "{answer}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_list_of_messages_is_taken_in_the_revision_that_has_them() {
+        let ping = |id: u64| json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
+        let note = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        for (revision, taken) in LEGACY.map(|revision| (revision, revision == BATCHING)) {
+            let mut session = session();
+            let params = json!({"protocolVersion": revision});
+            let opening =
+                json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
+            let refused = ask(&mut session, json!([opening])).await.expect("an answer");
+            assert_eq!(refused["error"]["code"], -32600, "nothing is agreed on: {refused}");
+            ask(&mut session, opening.clone()).await.expect("an answer");
+            let unknown = json!({"jsonrpc": "2.0", "id": 3, "method": "prompts/list"});
+            let batch = json!([ping(1), note, 7, unknown, opening, ping(2)]);
+            let answer = ask(&mut session, batch).await.expect("an answer");
+            if !taken {
+                assert_eq!(answer["error"]["code"], -32600, "{revision}: {answer}");
+                continue;
+            }
+            let answers = answer.as_array().expect("a list");
+            let ids: Vec<&Value> = answers.iter().map(|answer| &answer["id"]).collect();
+            assert_eq!(json!(ids), json!([1, null, 3, 0, 2]), "{answer}");
+            let codes: Vec<&Value> =
+                answers.iter().map(|answer| &answer["error"]["code"]).collect();
+            assert_eq!(json!(codes), json!([null, -32600, -32601, -32600, null]), "{answer}");
+            assert_eq!(ask(&mut session, json!([note, note])).await, None);
+            for wrong in [json!([]), json!(vec![ping(1); MAX_BATCH + 1])] {
+                let answer = ask(&mut session, wrong).await.expect("an answer");
+                assert_eq!(answer["error"]["code"], -32600, "{answer}");
+            }
         }
     }
 

@@ -118,7 +118,7 @@ fn found(id: &str, args: &Args, known: &Known<'_>) -> Option<String> {
     match id {
         "listen" => Some(known.address.to_string()),
         "store" => Some(known.place.to_string()),
-        "egress_proxy" => args.egress_proxy.as_ref().map(ToString::to_string),
+        "egress_proxy" => args.outbound.egress_proxy.as_ref().map(ToString::to_string),
         "node_name" => Some(known.node.name.clone()),
         "lease" | "lanes" | "writers" | "readers" => Some(match known.place {
             Place::File(_) => "nothing: the store is a file".to_owned(),

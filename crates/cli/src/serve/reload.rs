@@ -2,7 +2,7 @@
 //! the file, or one that it refers to, has changed.
 
 use std::convert::Infallible;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,6 +18,7 @@ use crate::config::declared::Declared;
 use crate::config::flags::FileSetting;
 use crate::config::{self, Loaded, Refused};
 use crate::declared::{self, NewToken, Plan, Rehearsal, Trouble};
+use crate::output::Style;
 use crate::settings::Inbox;
 
 /// How often files are looked at.
@@ -187,8 +188,7 @@ fn complain(refused: &Refused) {
 
 fn print_plan(path: &Path, plan: &Plan) {
     let mut out = std::io::stdout().lock();
-    let lines: Vec<String> =
-        if out.is_terminal() { plan.coloured().collect() } else { plan.lines().collect() };
+    let lines: Vec<String> = plan.painted(Style::of_stdout()).collect();
     if lines.is_empty() {
         return;
     }

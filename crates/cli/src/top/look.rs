@@ -10,6 +10,7 @@ use url::form_urlencoded::Serializer;
 
 use super::snapshot::{self, Endpoint, Known, Node, Snapshot, Sort, list};
 use crate::Failure;
+use crate::resource::refused;
 
 /// How long a look may take.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -141,15 +142,4 @@ async fn last_error(gateway: &Gateway, id: &str) -> Result<Option<(String, Strin
 fn name_of(endpoint: &Value, id: &str) -> String {
     let text = |field: &str| endpoint[field].as_str().filter(|text| !text.is_empty());
     text("name").or_else(|| text("url")).unwrap_or(id).to_owned()
-}
-
-/// What the gateway will refuse as often as it is asked is for the user to put right.
-fn refused(error: Error) -> Failure {
-    match &error {
-        Error::Refused { .. } if !error.is_temporary() => Failure::usage(error),
-        Error::Invalid(_) => Failure::usage(error),
-        Error::Refused { .. } | Error::Unreachable { .. } | Error::BadAnswer { .. } => {
-            Failure::from(error)
-        }
-    }
 }

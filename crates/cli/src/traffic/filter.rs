@@ -1,5 +1,8 @@
 //! Which deliveries are meant: the filters that lists of deliveries and of dead letters share.
 
+use std::fmt::Display;
+use std::str::FromStr;
+
 use postrider_client::Gateway;
 use postrider_core::EventId;
 use serde_json::{Map, Value};
@@ -40,6 +43,20 @@ pub(crate) struct FilterArgs {
 }
 
 impl FilterArgs {
+    /// The same from what `given` says under the names that the API has for them.
+    pub(crate) fn read<'t>(given: impl Fn(&str) -> Option<&'t str>) -> Result<Self, String> {
+        let text = |name: &str| given(name).map(str::to_owned);
+        Ok(Self {
+            endpoint: text("endpoint"),
+            event: parsed("event", given("event"))?,
+            kind: text("type"),
+            error_class: text("error_class"),
+            reason: text("reason"),
+            since: parsed("since", given("since"))?,
+            until: parsed("until", given("until"))?,
+        })
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         let Self { endpoint, event, kind, error_class, reason, since, until } = self;
         endpoint.is_none()
@@ -76,6 +93,10 @@ impl FilterArgs {
         ];
         Ok(all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect())
     }
+}
+
+fn parsed<T: FromStr<Err: Display>>(name: &str, text: Option<&str>) -> Result<Option<T>, String> {
+    text.map(|text| text.parse().map_err(|error| format!("{name}: {error}"))).transpose()
 }
 
 /// The same as a body has it.

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::gateway::{Finished, KEY, Launch};
+use crate::sink::Sink;
 
 const SECRET: &str = "hunter2hunter2hunter2hunter2hunter2hunter2";
 
@@ -205,4 +206,83 @@ headers = { Authorization = \"env:MY_SECRET\", X-Plain = \"hunter2hunter2\" }
     let help = Launch::with(["serve", "--help"]).in_directory(folder.path());
     let help = variables.iter().fold(help, |launch, (name, value)| launch.variable(name, value));
     assert!(!help.run().await.expect_code(0).stdout.contains("hunter2"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_and_the_doctor_are_told_by_the_file_what_the_gateway_was() {
+    let folder = folder(
+        "listen = \"127.0.0.1:0\"\ndata = \"elsewhere\"\nsecret_key_file = \"my.key\"\n\
+         allow_destination = [\"127.0.0.0/8\"]\n",
+    );
+    let path = folder.path();
+    let key = path.join("my.key");
+    std::fs::write(&key, "ab".repeat(32)).expect("written");
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&key, private).expect("its mode");
+    let sink = Sink::accepting().await;
+    let here = |arguments: &[&str]| Launch::with(arguments).in_directory(path);
+    let gateway = here(&["serve"]).variable("POSTRIDER_ADMIN_KEY", KEY).start().await;
+    gateway.create_endpoint(json!({ "name": "billing", "url": sink.url() })).await;
+
+    let copied = here(&["backup", "--to", "copy.db", "--with-key"]).run().await.expect_code(0);
+    assert!(copied.stdout.contains("elsewhere/postrider.db"), "{}", copied.stdout);
+    let copy = std::fs::read_to_string(path.join("copy.db.key")).expect("the key of the file");
+    assert_eq!(copy, "ab".repeat(32));
+
+    let asked = here(&["doctor", "--json"])
+        .variable("POSTRIDER_GATEWAY", format!("http://{}", gateway.address))
+        .variable("POSTRIDER_KEY", KEY);
+    let file = path.join("postrider.toml");
+    let usual = std::fs::read_to_string(&file).expect("text");
+    let port = sink.url().split([':', '/']).nth(4).expect("a port").to_owned();
+    let cases = [
+        (String::new(), "store", "ok", "elsewhere/postrider.db".to_owned()),
+        (String::new(), "secret key", "ok", "every secret".to_owned()),
+        (
+            "max_in_flight = 1_000_000_000".to_owned(),
+            "file limit",
+            "",
+            "1000000000 attempts".to_owned(),
+        ),
+        (String::new(), "destination", "ok", "reachable".to_owned()),
+        (format!("deny_port = [{port}]"), "destination", "warn", "not the flags".to_owned()),
+        (
+            "egress_proxy = \"http://127.0.0.1:9\"".to_owned(),
+            "destination",
+            "ok",
+            "through the proxy".to_owned(),
+        ),
+        ("dns_server = [\"127.0.0.1:9\"]".to_owned(), "dns", "fail", "127.0.0.1:9".to_owned()),
+        ("store = \"sqlite:nowhere.db\"".to_owned(), "store", "fail", "nowhere.db".to_owned()),
+    ];
+    for (setting, name, status, word) in cases {
+        std::fs::write(&file, format!("{usual}{setting}\n")).expect("written");
+        let told = asked.run().await;
+        let answer: Value = serde_json::from_str(&told.stdout).expect("JSON");
+        let found = answer["checks"].as_array().expect("a list").iter().any(|check| {
+            check["name"] == name
+                && (status.is_empty() || check["status"] == status)
+                && check["message"].as_str().is_some_and(|said| said.contains(&word))
+        });
+        assert!(found, "{setting}: {name} is not {status} ({word}): {answer:#}");
+    }
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn every_command_says_on_which_line_the_flag_was_set_that_it_complains_about() {
+    let folder = folder("\nstore = \"mysql:there\"");
+    for arguments in
+        [&["doctor"][..], &["backup", "--to", "copy.db"], &["migrate"], &["rekey"], &["serve"]]
+    {
+        let refused =
+            Launch::with(arguments).in_directory(folder.path()).run().await.expect_code(2);
+        let said = refused.stderr;
+        let told = "postrider: postrider.toml:2: store: --store: expected";
+        assert!(said.starts_with(told), "{arguments:?}: {said}");
+        // A flag is nobody's line.
+        let by_flag = Launch::with(arguments).and(["--store", "mysql:x"]);
+        let refused = by_flag.in_directory(folder.path()).run().await.expect_code(2);
+        assert!(refused.stderr.starts_with("postrider: --store: "), "{}", refused.stderr);
+    }
 }

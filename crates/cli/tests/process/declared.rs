@@ -254,6 +254,62 @@ async fn what_was_made_by_hand_is_taken_over_and_what_is_left_out_is_pruned() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_refused_half_way_is_told_and_the_next_time_finishes_it() {
+    const TOKEN: &str = "prh_0123456789abcdefghijklmnopqrstuvwxyz";
+    let place = Place::new("");
+    let launch = place.launch().variable("HUB_TOKEN", TOKEN);
+    let gateway = launch.start().await;
+    // Nobody but this very gateway can know that the token is taken.
+    let other = json!({ "name": "other", "token": TOKEN }).to_string();
+    let other = gateway.call(Method::POST, "/v1/hubs", other).await;
+    let other = text(&other.body, "id");
+    let file = "[hubs.first]\n[hubs.second]\ntoken = \"env:HUB_TOKEN\"\n\
+                [endpoints.last]\nhub = \"second\"\n";
+    place.write(file);
+    gateway.process.signal("HUP");
+    let line = logged(&gateway, "was not applied to the end").await;
+    for part in [
+        "ERROR",
+        "hub second: ",
+        "a hub with this token exists already",
+        "; done: hub first; not done: hub second, endpoint last. It goes on the next time",
+    ] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    // What was made is of use, and its token was shown, which cannot be done again.
+    let made = gateway.process.stdout.line(|line| line.contains("of hub first")).await;
+    assert!(made.is_some(), "{}", gateway.process.stdout.text());
+    let hubs = gateway.get("/v1/hubs").await;
+    let first = hubs["data"].as_array().expect("a list").iter().find(|hub| hub["name"] == "first");
+    let first = text(first.expect("it is there"), "id");
+    assert!(endpoints(&gateway).await.is_empty());
+    gateway.get("/readyz").await;
+
+    // A start with the same file does not fail for it: what is there goes on being carried.
+    gateway.stop().await;
+    let gateway = launch.start().await;
+    logged(&gateway, "; done: nothing; not done: hub second, endpoint last").await;
+    let deleted = gateway.call(Method::DELETE, &format!("/v1/hubs/{other}"), String::new()).await;
+    assert!(deleted.status.is_success(), "{}", deleted.body);
+    gateway.process.signal("HUP");
+    logged(&gateway, "the gateway is as its file declares").await;
+    let hubs = gateway.get("/v1/hubs").await;
+    let mut found: Vec<(String, String)> = hubs["data"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|hub| (text(hub, "name"), text(hub, "id")))
+        .collect();
+    found.sort();
+    assert_eq!(found.len(), 2, "nothing was made twice: {found:?}");
+    assert_eq!(found[0], ("first".to_owned(), first));
+    assert_eq!(endpoints(&gateway).await[0]["hub"], found[1].1.as_str());
+    let all = gateway.process.stdout.text() + &gateway.process.stderr.text();
+    assert!(!all.contains(TOKEN), "{all}");
+    gateway.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_file_a_hangup_is_answered_and_ends_nothing() {
     let data = tempfile::tempdir().expect("a temporary directory");
     let gateway = Launch::serve(data.path()).in_directory(data.path()).start().await;

@@ -5,8 +5,12 @@ use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use rustls::ServerConfig;
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
+use tokio_rustls::TlsAcceptor;
 
 use crate::cluster::{Cluster, Disk};
 use crate::gateway::{Finished, KEY, Launch};
@@ -39,6 +43,14 @@ fn told(done: &Finished, name: &str) -> Vec<(String, String)> {
     }
     let named = checks.iter().filter(|check| check["name"] == name);
     named.map(|check| (text(check, "status"), text(check, "message"))).collect()
+}
+
+/// What to do about the first of the checks with this name.
+fn advice(done: &Finished, name: &str) -> String {
+    let answer: Value = serde_json::from_str(&done.stdout).expect("JSON");
+    let mut checks = answer["checks"].as_array().expect("a list").iter();
+    let found = checks.find(|check| check["name"] == name).expect("it was looked at");
+    found["advice"].as_str().unwrap_or_default().to_owned()
 }
 
 #[track_caller]
@@ -189,13 +201,68 @@ async fn a_server_is_asked_for_its_schema_and_its_time() {
         ("store", "answers"),
         ("schema", "this program's"),
         ("database clock", "agrees"),
-        ("secret key", "there"),
+        ("secret key", "the one of this database"),
         ("nodes", "every lane"),
     ] {
         expect(&done, name, "ok", word);
     }
+    // Without a key there is nothing that a node could start with.
+    let keyless = doctor(&data.join("elsewhere"));
+    let done = keyless.variable("POSTRIDER_STORE", &database).run().await.expect_code(0);
+    expect(&done, "secret key", "warn", "postrider.key is missing");
+    assert!(advice(&done, "secret key").contains("key file of another node"), "{}", done.stdout);
+    let other = asking.clone().variable("POSTRIDER_STORE", &database);
+    let other = other.variable("POSTRIDER_SECRET_KEY", "cd".repeat(32)).run().await.expect_code(1);
+    expect(&other, "secret key", "fail", "not the right one");
     let nowhere = "postgres://me:hunter2@127.0.0.1:1/hooks";
     let done = asking.variable("POSTRIDER_STORE", nowhere).run().await.expect_code(1);
     expect(&done, "store", "fail", "cannot be reached");
     assert!(!done.stdout.contains("hunter2"), "{}", done.stdout);
+}
+
+/// Whoever listens behind a certificate that nobody vouches for.
+async fn unvouched() -> SocketAddr {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]);
+    let made = made.expect("a certificate");
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+    let config =
+        ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_single_cert(vec![made.cert.der().clone()], key)
+            .expect("a server");
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            // Whoever dials hangs up.
+            drop(acceptor.accept(stream).await);
+        }
+    });
+    address
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_that_nobody_vouches_for_is_named_as_what_is_wrong() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let data = directory.path();
+    let address = unvouched().await;
+    let gateway = Launch::serve(data).start().await;
+    let url = format!("https://{address}/hook?token=hunter2");
+    gateway.create_endpoint(json!({ "name": "billing", "url": url })).await;
+    let done = asking(data, gateway.address).run().await.expect_code(1);
+    expect(&done, "destination", "fail", "(TLS)");
+    expect(&done, "destination", "fail", "certificate");
+    assert!(advice(&done, "destination").contains("certificate"), "{}", done.stdout);
+    assert!(!done.stdout.contains("hunter2"), "{}", done.stdout);
+
+    // The same in front of the gateway itself.
+    let place = format!("https://{address}");
+    let done = asking(data, address).variable("POSTRIDER_GATEWAY", place).run().await;
+    let done = done.expect_code(1);
+    expect(&done, "gateway", "fail", "certificate");
+    assert!(advice(&done, "gateway").contains("certificate"), "{}", done.stdout);
+    gateway.stop().await;
 }

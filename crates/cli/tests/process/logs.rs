@@ -74,7 +74,7 @@ async fn attempts_are_told_apart_and_named_in_json() {
     assert_eq!((&last["reason"], &last["delivery"]), (&json!("exhausted"), &json!(delivery)));
     let request = lines.iter().find(|line| line["message"] == "request answered");
     let request = request.expect("requests are said at debug");
-    assert!(request["path"].is_string() && request["status"].is_u64(), "{request}");
+    assert!(request["route"].is_string() && request["status"].is_u64(), "{request}");
 }
 
 #[tokio::test]

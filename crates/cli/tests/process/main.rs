@@ -10,6 +10,7 @@ mod gateway;
 mod name_server;
 mod output;
 mod producers;
+mod pty;
 mod sink;
 
 mod backup;

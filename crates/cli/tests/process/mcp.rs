@@ -71,11 +71,16 @@ impl Client {
 
     /// The next line, which can only be a message of the protocol.
     fn read(&mut self) -> Value {
-        let mut line = String::new();
-        self.stdout.read_line(&mut line).expect("text");
-        let message: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line:?}"));
+        let message = self.read_any();
         assert_eq!(message["jsonrpc"], "2.0", "{message}");
         message
+    }
+
+    /// The next line, which may be several messages.
+    fn read_any(&mut self) -> Value {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).expect("text");
+        serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line:?}"))
     }
 
     fn ask(&mut self, method: &str, mut params: Value) -> Value {
@@ -267,4 +272,81 @@ async fn nonsense_gets_an_error_and_the_session_goes_on() {
     let (said, is_error) = client.call("stats", &json!({}));
     assert!(is_error && said.contains("does not answer"), "{said}");
     client.leave();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_goes_as_each_revision_says() {
+    let data = tempfile::tempdir().expect("a folder");
+    let gateway = Launch::serve(data.path()).start().await;
+    for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
+        let mut client = Client::start(&gateway, &[]);
+        // Before anything else only this and a sign of life are asked for.
+        assert_eq!(client.ask("ping", json!({}))["result"], json!({}));
+        let params = json!({
+            "protocolVersion": revision, "capabilities": { "roots": { "listChanged": true } },
+            "clientInfo": { "name": "test", "version": "1" },
+        });
+        let opened = client.ask("initialize", params);
+        let result = &opened["result"];
+        assert_eq!(result["protocolVersion"], revision, "{opened}");
+        assert_eq!(result["capabilities"], json!({ "tools": {} }), "{opened}");
+        assert_eq!(result["serverInfo"]["version"], env!("CARGO_PKG_VERSION"), "{opened}");
+        client.write(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        assert_eq!(client.tools().len(), 10);
+        let (said, is_error) = client.call("health", &json!({}));
+        assert!(!is_error && said.contains("is ready"), "{said}");
+        // What a model can put right is an answer; what only the client can is an error.
+        let (said, is_error) = client.call("show_event", &json!({ "id": "nonsense" }));
+        assert!(is_error && said.contains("id: "), "{said}");
+        for (method, params, code) in [
+            ("tools/call", json!({ "name": "no_such_tool" }), -32602),
+            ("tools/call", json!({}), -32602),
+            ("tools/list", json!({ "cursor": "none was given" }), -32602),
+            // Of what was not announced there is nothing.
+            ("prompts/list", json!({}), -32601),
+            ("resources/list", json!({}), -32601),
+            ("logging/setLevel", json!({ "level": "debug" }), -32601),
+            ("server/discover", json!({}), -32601),
+            ("no/such/method", json!({}), -32601),
+        ] {
+            let answer = client.ask(method, params);
+            assert_eq!(answer["error"]["code"], code, "{revision} {method}: {answer}");
+            assert!(answer.get("result").is_none(), "{answer}");
+        }
+        // Several at once, where the revision has that; the answers of those that want one.
+        client.write(
+            r#"[{"jsonrpc":"2.0","id":"a","method":"ping"},
+                {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}},
+                {"jsonrpc":"2.0","id":"b","method":"tools/call","params":{"name":"health"}}]"#
+                .replace('\n', " ")
+                .as_str(),
+        );
+        let answer = client.read_any();
+        if revision == "2025-03-26" {
+            let answers = answer.as_array().expect("a list");
+            assert_eq!(answers.len(), 2, "{answer}");
+            assert_eq!(answers[0], json!({ "jsonrpc": "2.0", "id": "a", "result": {} }));
+            assert_eq!(
+                (&answers[1]["id"], &answers[1]["result"]["isError"]),
+                (&json!("b"), &json!(false))
+            );
+        } else {
+            assert_eq!(answer["error"]["code"], -32600, "{revision}: {answer}");
+        }
+        client.leave();
+    }
+
+    // A client of the newest revision asks what there is, or does not; there is no session to keep alive.
+    let mut client = Client::newer(&gateway, &[]);
+    assert_eq!(client.tools().len(), 10);
+    let discovered = client.ask("server/discover", json!({}));
+    assert_eq!(discovered["result"]["resultType"], "complete", "{discovered}");
+    assert_eq!(discovered["result"]["capabilities"], json!({ "tools": {} }), "{discovered}");
+    for supported in discovered["result"]["supportedVersions"].as_array().expect("a list") {
+        assert!(supported.is_string(), "{discovered}");
+    }
+    assert_eq!(client.ask("ping", json!({}))["error"]["code"], -32601);
+    assert_eq!(client.ask("resources/list", json!({}))["error"]["code"], -32601);
+    client.leave();
+    gateway.stop().await;
 }

@@ -1,18 +1,13 @@
 //! What is asked and shown on a terminal: keys that nobody sees, deletes that are meant, colours.
 
 use std::ffi::OsStr;
-use std::fs::{File, OpenOptions};
-use std::io::{Read as _, Write as _};
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
 use std::process::{Child, Command};
 
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{LocalModes, tcgetattr};
+use rustix::termios::LocalModes;
 use serde_json::json;
-use tokio::sync::watch;
 
 use crate::gateway::{Gateway, KEY, Launch};
+use crate::pty::Pty;
 use crate::within;
 
 const CTRL_C: &str = "\x03";
@@ -20,9 +15,7 @@ const CTRL_C: &str = "\x03";
 /// A command at a terminal, with somebody at the keyboard.
 struct Terminal {
     child: Child,
-    keyboard: File,
-    line: File,
-    shown: watch::Receiver<String>,
+    pty: Pty,
 }
 
 impl Drop for Terminal {
@@ -35,34 +28,8 @@ impl Drop for Terminal {
 
 impl Terminal {
     fn run(arguments: &[&str], variables: &[(&str, &OsStr)]) -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
-        grantpt(&master).expect("granted");
-        unlockpt(&master).expect("unlocked");
-        let name = ptsname(&master, Vec::new()).expect("a name");
-        let path = Path::new(OsStr::from_bytes(name.as_bytes()));
-        let line = OpenOptions::new().read(true).write(true).open(path).expect("opened");
-        let end = || line.try_clone().expect("another");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
-        command.args(arguments).env_clear().envs(variables.iter().copied());
-        let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().expect("it starts");
-        let keyboard = File::from(master);
-        let mut screen = keyboard.try_clone().expect("another");
-        let (tell, shown) = watch::channel(String::new());
-        std::thread::spawn(move || {
-            let mut bytes = [0; 4_096];
-            while let Ok(read @ 1..) = screen.read(&mut bytes) {
-                let text = String::from_utf8_lossy(&bytes[..read]).into_owned();
-                tell.send_modify(|shown| shown.push_str(&text));
-            }
-        });
-        Self { child, keyboard, line, shown }
-    }
-
-    /// Waits until something is on the screen.
-    async fn until(&self, what: &str) {
-        let mut shown = self.shown.clone();
-        let seen = within(what, shown.wait_for(|shown| shown.contains(what))).await;
-        assert!(seen.is_ok(), "{what} was not shown");
+        let pty = Pty::open();
+        Self { child: pty.spawn(arguments, variables), pty }
     }
 
     /// Waits until the terminal shows nothing that is typed.
@@ -76,20 +43,21 @@ impl Terminal {
     }
 
     fn echoes(&self) -> bool {
-        tcgetattr(&self.line).expect("its modes").local_modes.contains(LocalModes::ECHO)
+        self.pty.modes().local_modes.contains(LocalModes::ECHO)
     }
 
-    fn types(&mut self, text: &str) {
-        self.keyboard.write_all(text.as_bytes()).expect("it can be typed");
+    fn signal(&self, name: &str) {
+        let command = format!("kill -{name} {}", self.child.id());
+        let sent = Command::new("sh").args(["-c", &command]).status().expect("sh runs");
+        assert!(sent.success(), "no {name} could be sent");
     }
 
     /// Waits for its end: the code, and all that was shown up to `last`.
     async fn ends(mut self, last: &str) -> (Option<i32>, String) {
-        self.until(last).await;
+        self.pty.until(last).await;
         let status = self.child.wait().expect("it can be waited for");
         assert!(self.echoes(), "the terminal was left without an echo");
-        let shown = self.shown.borrow().clone();
-        (status.code(), shown)
+        (status.code(), self.pty.shown())
     }
 }
 
@@ -101,17 +69,17 @@ async fn a_key_that_is_typed_is_kept_and_not_seen() {
     let add = ["profile", "add", "prod", "--gateway", "https://hooks.example.com"];
 
     let mut given_up = Terminal::run(&add, &home_is);
-    given_up.until("not shown").await;
+    given_up.pty.until("not shown").await;
     given_up.until_hidden().await;
-    given_up.types(&KEY[..9]);
-    given_up.types(CTRL_C);
+    given_up.pty.types(&KEY[..9]);
+    given_up.pty.types(CTRL_C);
     let (code, shown) = given_up.ends("nothing was done").await;
     assert_eq!(code, Some(1), "{shown}");
     assert!(!file.exists() && !shown.contains(&KEY[..9]), "{shown}");
 
     let mut kept = Terminal::run(&add, &home_is);
     kept.until_hidden().await;
-    kept.types(&format!("{KEY}\r"));
+    kept.pty.types(&format!("{KEY}\r"));
     let (code, shown) = kept.ends("Kept as `prod`").await;
     assert_eq!(code, Some(0), "{shown}");
     assert!(!shown.contains(KEY), "{shown}");
@@ -143,8 +111,8 @@ async fn a_delete_is_asked_about_and_only_yes_is_yes() {
     ] {
         assert_eq!(gateway.get("/v1/endpoints").await["data"][0]["id"], id.as_str());
         let mut asked = at(&gateway, &delete, None);
-        asked.until("[y/N]").await;
-        asked.types(answer);
+        asked.pty.until("[y/N]").await;
+        asked.pty.types(answer);
         let (ended, shown) = asked.ends(last).await;
         assert_eq!(ended, Some(code), "{shown}");
         assert!(shown.contains(&format!("Delete the endpoint billing ({id})")), "{shown}");
@@ -162,6 +130,60 @@ async fn there_are_colours_on_a_terminal_unless_they_are_not_wanted() {
         let (code, shown) = at(&gateway, &list, no_colour).ends("standard\r\n").await;
         assert_eq!(code, Some(0), "{shown}");
         assert_eq!(shown.contains("\x1b[32mactive\x1b[0m"), coloured, "{shown:?}");
+        assert_eq!(shown.contains('\x1b'), coloured, "{shown:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_programs_read_has_no_colours_and_no_bar_anywhere() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let gateway = Launch::serve(directory.path()).start().await;
+    gateway.create_endpoint(json!({ "name": "billing", "pull": true })).await;
+    gateway.send(1).await;
+    let (code, shown) = at(&gateway, &["endpoints", "list", "--json"], None).ends("}\r\n").await;
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(!shown.contains('\x1b'), "{shown:?}");
+
+    // A bar where there is a terminal for it, and none among the lines that it would stand between.
+    let file = directory.path().join("all.ndjson");
+    let to = ["export", "--to", file.to_str().expect("text")];
+    let (code, shown) = at(&gateway, &to, Some("1")).ends("1 events").await;
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(shown.contains("\r\x1b[2Kexporting 1 events"), "{shown:?}");
+    let (code, shown) = at(&gateway, &["export"], None).ends("1 events").await;
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(shown.contains("load.tick") && !shown.contains("exporting"), "{shown:?}");
+    assert!(!shown.contains('\x1b'), "{shown:?}");
+
+    // Without a terminal there are plain lines, beside the answer and not in it.
+    let piped = crate::traffic::launch(&gateway, &["export"]).run().await.expect_code(0);
+    assert_eq!(piped.stdout.lines().count(), 1, "{}", piped.stdout);
+    assert!(piped.stderr.contains("exporting: 1 events"), "{}", piped.stderr);
+    assert!(!(piped.stdout + &piped.stderr).contains(['\x1b', '\r']));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_at_a_terminal_has_colours_unless_they_are_not_wanted() {
+    for (no_colour, coloured) in [(None, true), (Some("1"), false)] {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let file = directory.path().join("postrider.toml");
+        std::fs::write(&file, "[endpoints.billing]\npull = true\n").expect("written");
+        let mut variables = vec![
+            ("POSTRIDER_CONFIG", file.as_os_str()),
+            ("POSTRIDER_DATA", directory.path().as_os_str()),
+            ("POSTRIDER_LISTEN", OsStr::new("127.0.0.1:0")),
+            ("TERM", OsStr::new("xterm")),
+        ];
+        variables.extend(no_colour.map(|value| ("NO_COLOR", OsStr::new(value))));
+        let serving = Terminal::run(&["serve"], &variables);
+        serving.pty.until("/v1/events").await;
+        // There is no job control at this terminal, so it makes no signal of the key.
+        serving.signal("INT");
+        let (code, shown) = serving.ends("stopped").await;
+        assert_eq!(code, Some(0), "{shown}");
+        assert!(shown.contains("+ endpoint billing"), "{shown}");
+        assert_eq!(shown.contains("\x1b[32m+ endpoint billing\x1b[0m"), coloured, "{shown:?}");
+        // The plan, and every line of the log.
         assert_eq!(shown.contains('\x1b'), coloured, "{shown:?}");
     }
 }

@@ -1,17 +1,14 @@
 //! `postrider top`: one picture as text, and a terminal that is left as it was found.
 
-use std::fs::{File, OpenOptions};
-use std::io::{Read as _, Write as _};
+use std::ffi::OsStr;
 use std::net::TcpListener;
-use std::os::unix::ffi::OsStrExt as _;
 use std::process::{Child, Command};
 
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize};
+use rustix::termios::{LocalModes, Termios};
 use serde_json::json;
-use tokio::sync::watch;
 
 use crate::gateway::{Gateway, KEY, Launch};
+use crate::pty::Pty;
 use crate::sink::{Reply, Sink};
 use crate::within;
 
@@ -63,57 +60,27 @@ async fn one_picture_is_printed_where_there_is_no_terminal() {
 /// The binary on a terminal of its own.
 struct Screen {
     child: Child,
-    keyboard: File,
-    /// Kept open, so that it can be looked at after the process has ended.
-    terminal: File,
+    pty: Pty,
     before: Termios,
-    written: watch::Receiver<String>,
 }
 
 impl Screen {
     fn open(gateway: &str) -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
-        grantpt(&master).expect("granted");
-        unlockpt(&master).expect("unlocked");
-        let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
-        tcsetwinsize(&master, size).expect("its size");
-        let name = ptsname(&master, Vec::new()).expect("a name");
-        let path = std::path::Path::new(std::ffi::OsStr::from_bytes(name.as_bytes()));
-        let terminal = OpenOptions::new().read(true).write(true).open(path).expect("opened");
-        let before = tcgetattr(&terminal).expect("its modes");
-        let end = || terminal.try_clone().expect("another");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
-        command.args(["top", "--gateway", gateway]).env_clear();
-        command.env("POSTRIDER_KEY", KEY).env("TERM", "xterm-256color");
-        command.stdin(end()).stdout(end()).stderr(end());
-        let child = command.spawn().expect("it starts");
-        let keyboard = File::from(master);
-        let mut screen = keyboard.try_clone().expect("another");
-        let (tell, written) = watch::channel(String::new());
-        std::thread::spawn(move || {
-            let mut bytes = [0; 4_096];
-            while let Ok(read @ 1..) = screen.read(&mut bytes) {
-                let text = String::from_utf8_lossy(&bytes[..read]).into_owned();
-                tell.send_modify(|written| written.push_str(&text));
-            }
-        });
-        Self { child, keyboard, terminal, before, written }
+        Self::open_with(gateway, &[])
     }
 
-    /// Waits until something has been written.
-    async fn until(&self, what: &str) {
-        let mut written = self.written.clone();
-        let seen = within(what, written.wait_for(|written| written.contains(what))).await;
-        assert!(seen.is_ok(), "{what} was not written");
+    fn open_with(gateway: &str, variables: &[(&str, &OsStr)]) -> Self {
+        let pty = Pty::open();
+        let before = pty.modes();
+        let usual = [("POSTRIDER_KEY", KEY), ("TERM", "xterm-256color")];
+        let usual = usual.map(|(name, value)| (name, OsStr::new(value)));
+        let child = pty.spawn(&["top", "--gateway", gateway], &[&usual, variables].concat());
+        Self { child, pty, before }
     }
 
     fn is_raw(&self) -> bool {
-        let modes = tcgetattr(&self.terminal).expect("its modes").local_modes;
+        let modes = self.pty.modes().local_modes;
         !modes.contains(LocalModes::ICANON) && !modes.contains(LocalModes::ECHO)
-    }
-
-    fn press(&mut self, key: &str) {
-        self.keyboard.write_all(key.as_bytes()).expect("typed");
     }
 
     fn signal(&self, name: &str) {
@@ -124,7 +91,7 @@ impl Screen {
 
     /// It ends well, and the terminal is what it was.
     async fn expect_left(mut self) {
-        self.until(LEAVE).await;
+        self.pty.until(LEAVE).await;
         let status = within(
             "the end",
             tokio::task::spawn_blocking(move || {
@@ -133,12 +100,12 @@ impl Screen {
             }),
         );
         let (status, screen) = status.await.expect("waited");
-        assert_eq!(status.code(), Some(0), "{}", *screen.written.borrow());
-        let after = tcgetattr(&screen.terminal).expect("its modes");
+        let written = screen.pty.shown();
+        assert_eq!(status.code(), Some(0), "{written}");
+        let after = screen.pty.modes();
         assert_eq!(after.local_modes, screen.before.local_modes);
         assert_eq!(after.input_modes, screen.before.input_modes);
         assert_eq!(after.output_modes, screen.before.output_modes);
-        let written = screen.written.borrow();
         assert!(written.rfind(LEAVE) > written.rfind(ENTER), "{written:?}");
         assert!(written.rfind("\x1b[?25h") > written.rfind("\x1b[?25l"), "the cursor is back");
     }
@@ -151,11 +118,11 @@ async fn the_terminal_is_left_as_it_was_found() {
     gateway.create_endpoint(json!({ "name": "billing", "pull": true })).await;
     for way in ["q", "\x03", "TERM", "INT"] {
         let mut screen = Screen::open(&url(&gateway));
-        screen.until("billing").await;
+        screen.pty.until("billing").await;
         assert!(screen.is_raw());
         match way {
             "TERM" | "INT" => screen.signal(way),
-            key => screen.press(key),
+            key => screen.pty.types(key),
         }
         screen.expect_left().await;
     }
@@ -168,22 +135,40 @@ async fn keys_change_the_picture_and_a_gateway_that_is_away_is_waited_for() {
     drop(silent);
     let mut screen = Screen::open(&format!("http://{address}"));
     // Only what changes is written, so blanks need not be between words.
-    screen.until("answer").await;
-    screen.press("s");
-    screen.until("iting").await;
-    screen.press("?");
-    screen.until("Failures").await;
-    screen.press("?p");
-    screen.until("paused").await;
-    screen.press("p");
+    screen.pty.until("answer").await;
+    screen.pty.types("s");
+    screen.pty.until("iting").await;
+    screen.pty.types("?");
+    screen.pty.until("Failures").await;
+    screen.pty.types("?p");
+    screen.pty.until("paused").await;
+    screen.pty.types("p");
     let directory = tempfile::tempdir().expect("a directory");
     let gateway = Launch::with(["serve", "--listen", &address.to_string()])
         .with_data(directory.path())
         .variable("POSTRIDER_ADMIN_KEY", KEY)
         .start()
         .await;
-    screen.until("There").await;
-    screen.press("q");
+    screen.pty.until("There").await;
+    screen.pty.types("q");
     screen.expect_left().await;
     gateway.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn there_are_no_colours_where_they_are_not_wanted() {
+    // A place that nobody listens at is told in red.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let place = format!("http://{}", silent.local_addr().expect("bound"));
+    drop(silent);
+    for (no_colour, coloured) in [("", true), ("1", false)] {
+        let mut screen = Screen::open_with(&place, &[("NO_COLOR", OsStr::new(no_colour))]);
+        screen.pty.until("answer").await;
+        screen.pty.types("q");
+        screen.pty.until(LEAVE).await;
+        let written = screen.pty.shown();
+        // The colours of the foreground, by their number.
+        assert_eq!(written.contains("\x1b[38;5;"), coloured, "{written:?}");
+        screen.expect_left().await;
+    }
 }

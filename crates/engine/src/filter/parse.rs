@@ -62,21 +62,22 @@ fn read(source: &str) -> Result<Checked, InvalidFilter> {
     Ok(Checked { expression, steps, levels, patterns, fields })
 }
 
-/// The first of the parser's complaints, in one line.
+/// The first of the parser's complaints that has a place, in one line. Where the parser gave up there
+/// is one before it that has none and says nothing.
 fn unreadable(errors: &ParseErrors) -> InvalidFilter {
-    let Some(error) = errors.errors.first() else { return InvalidFilter::whole(UNREADABLE) };
-    if error.msg.contains("Recursion limit") {
+    if errors.errors.first().is_some_and(|error| error.msg.contains("Recursion limit")) {
         return InvalidFilter::whole("the filter is nested too deeply");
     }
-    let message = error.msg.trim_start_matches("Syntax error: ");
+    let place = |number: isize| usize::try_from(number).ok().filter(|number| *number > 0);
+    let placed = errors.errors.iter().find_map(|error| {
+        let position = (place(error.pos.0)?, place(error.pos.1)?);
+        Some((position, error.msg.trim_start_matches("Syntax error: ")))
+    });
+    let Some((position, message)) = placed else { return InvalidFilter::whole(UNREADABLE) };
     // What follows is a list of all that could stand there.
     let message = message.split(" expecting {").next().unwrap_or(message);
-    let place = |number: isize| usize::try_from(number).ok().filter(|number| *number > 0);
-    match (place(error.pos.0), place(error.pos.1)) {
-        (Some(line), Some(column)) => InvalidFilter {
-            position: Some((line, column)),
-            message: format!("the filter cannot be read: {}", shorten(message)),
-        },
-        _ => InvalidFilter::whole(UNREADABLE),
+    InvalidFilter {
+        position: Some(position),
+        message: format!("the filter cannot be read: {}", shorten(message)),
     }
 }

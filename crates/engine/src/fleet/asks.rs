@@ -64,6 +64,7 @@ impl Asks {
             }
             keep
         });
+        lapsed.sort_unstable();
         unreserve(shared, &lapsed);
     }
 }

@@ -1,6 +1,6 @@
 //! Stays a member, takes up what it is given, and hands over what it is to give.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -124,7 +124,7 @@ async fn act(
 ) -> Result<(), StoreError> {
     let node = fleet.node();
     let mine = beat.held.iter().filter(|held| held.node == node).map(|held| held.tenure);
-    let mine: HashMap<Charge, Tenure> = mine.map(|tenure| (tenure.charge, tenure)).collect();
+    let mine: BTreeMap<Charge, Tenure> = mine.map(|tenure| (tenure.charge, tenure)).collect();
     let (lost, gained) = {
         let mut inner = fleet.inner.lock();
         let listened = beat.nodes.iter().any(|member| member.listens && member.node != node);
@@ -135,7 +135,7 @@ async fn act(
         for held in &beat.held {
             inner.holders.insert(held.tenure.charge, held.node);
         }
-        let lost: Vec<Charge> = inner
+        let mut lost: Vec<Charge> = inner
             .held
             .values()
             .filter(|own| match own.charge {
@@ -147,6 +147,7 @@ async fn act(
             })
             .map(|own| own.charge)
             .collect();
+        lost.sort_unstable();
         for charge in &lost {
             inner.held.remove(charge);
             inner.leaving.remove(charge);
@@ -341,7 +342,8 @@ async fn join_again(
     fleet: &Fleet,
     store: &dyn Register,
 ) -> Result<(), StoreError> {
-    let lost: Vec<Charge> = fleet.inner.lock().held.keys().copied().collect();
+    let mut lost: Vec<Charge> = fleet.inner.lock().held.keys().copied().collect();
+    lost.sort_unstable();
     lose(shared, &lost);
     let joined = store.join(new_node(&fleet.options, fleet.clock.machine().now())).await?;
     let highest = shared.store.highest_id().await?;

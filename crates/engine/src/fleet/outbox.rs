@@ -1,7 +1,7 @@
 //! What is told to other nodes about what was stored and what happened: gathered while the last word
 //! is on its way, so that there are few words however much happens.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -120,7 +120,7 @@ fn address(shared: &Shared, ready: BTreeMap<EndpointId, Option<Timestamp>>) -> V
     let Some(fleet) = &shared.fleet else { return Vec::new() };
     let routes = shared.routes.load();
     let mut to_all = Stored::new();
-    let mut to_nodes: HashMap<NodeId, Stored> = HashMap::new();
+    let mut to_nodes: BTreeMap<NodeId, Stored> = BTreeMap::new();
     for (endpoint, due) in ready {
         let route = routes.get(endpoint);
         let charge = match route.map(|route| &route.place) {

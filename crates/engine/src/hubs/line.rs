@@ -1,6 +1,6 @@
 //! One connection of a hub: what was sent down it and has not been answered.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 use postrider_core::hub::{Answer, Deliver};
@@ -18,7 +18,8 @@ pub(super) struct Line {
 #[derive(Debug)]
 struct Open {
     last: u64,
-    unanswered: HashMap<u64, oneshot::Sender<Answer>>,
+    /// In the order they were sent, in which they come back if the line ends.
+    unanswered: BTreeMap<u64, oneshot::Sender<Answer>>,
     outgoing: mpsc::Sender<Deliver>,
     ending: oneshot::Sender<Ending>,
 }
@@ -30,7 +31,7 @@ impl Line {
         // No more than it can hold are ever under way, so there is always room for one.
         let (outgoing, sent) = mpsc::channel(connection.capacity.max(1) as usize);
         let (ending, ended) = oneshot::channel();
-        let open = Open { last: 0, unanswered: HashMap::new(), outgoing, ending };
+        let open = Open { last: 0, unanswered: BTreeMap::new(), outgoing, ending };
         (Self { connection, open: Mutex::new(Some(open)) }, sent, ended)
     }
 

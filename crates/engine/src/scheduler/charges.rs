@@ -56,7 +56,7 @@ impl Scheduler {
         for tenure in tenures {
             charges.held.insert(tenure.charge, *tenure);
         }
-        for id in self.queues.keys().copied().collect::<Vec<_>>() {
+        for id in self.queued() {
             if self.assign(id, now) {
                 self.inherit(id, legacies.get(&id).unwrap_or(&Legacy::default()), now);
             }
@@ -70,7 +70,7 @@ impl Scheduler {
         for charge in revoked {
             charges.held.remove(charge);
         }
-        for id in self.queues.keys().copied().collect::<Vec<_>>() {
+        for id in self.queued() {
             self.assign(id, now);
         }
     }
@@ -178,6 +178,7 @@ impl Scheduler {
         });
         let mut ids: Vec<EndpointId> = idle.map(|(id, _)| *id).collect();
         ids.extend(self.desks.iter().filter(|(_, desk)| desk.has_waiters()).map(|(id, _)| *id));
+        ids.sort_unstable();
         ids
     }
 

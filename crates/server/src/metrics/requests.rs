@@ -1,16 +1,9 @@
-//! Counts requests by what they were for: the route that was matched, never the path that was asked
-//! for.
+//! Counts requests by what they were for, which is one of a few, whatever path was asked for.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{MatchedPath, Request, State};
-use axum::middleware::Next;
-use axum::response::Response;
 use http::{Method, StatusCode};
 use postrider_store::meter::{Counter, Histogram};
-
-use crate::App;
 
 /// Microseconds from a request to the head of its answer.
 const SPANS: &[u64] = &[
@@ -23,7 +16,7 @@ const STATUSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// What a request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Route {
+pub(crate) enum Route {
     Events,
     EventBatches,
     Inbound,
@@ -60,7 +53,7 @@ impl Route {
         Self::Unknown,
     ];
 
-    pub(super) const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Events => "events",
             Self::EventBatches => "event_batches",
@@ -76,19 +69,18 @@ impl Route {
         }
     }
 
-    /// By the path as it stands in the table of routes.
-    fn of(method: &Method, matched: Option<&str>) -> Self {
-        let Some(path) = matched else { return Self::Unknown };
+    /// What a request is for, if there is anything at its path.
+    pub(crate) fn of(method: &Method, path: &str) -> Self {
         let reads = *method == Method::GET || *method == Method::HEAD;
         match path {
             "/v1/events" if !reads => Self::Events,
             "/v1/events/batch" => Self::EventBatches,
-            "/in/{token}" => Self::Inbound,
             "/v1/hub" => Self::HubSocket,
             "/v1/stream" => Self::Stream,
-            "/v1/endpoints/{id}/lease" => Self::Leases,
             "/healthz" | "/readyz" | "/metrics" => Self::Health,
+            path if path.starts_with("/in/") => Self::Inbound,
             path if path.starts_with("/v1/leases/") => Self::Leases,
+            path if path.starts_with("/v1/endpoints/") && path.ends_with("/lease") => Self::Leases,
             path if !path.starts_with("/v1/") => Self::Pages,
             _ if reads => Self::Reading,
             _ => Self::Changing,
@@ -118,7 +110,7 @@ impl Default for Requests {
 }
 
 impl Requests {
-    fn note(&self, route: Route, status: StatusCode, took: Duration) {
+    pub(crate) fn note(&self, route: Route, status: StatusCode, took: Duration) {
         let answered = &self.routes[route as usize];
         let class = usize::from(status.as_u16() / 100).clamp(1, STATUSES.len()) - 1;
         answered.by_status[class].one();
@@ -139,48 +131,30 @@ impl Requests {
     }
 }
 
-/// Counts a request, and says at the level `debug` what it came to.
-pub(crate) async fn watch(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let matched = request.extensions().get::<MatchedPath>().cloned();
-    let matched = matched.as_ref().map(MatchedPath::as_str);
-    let route = Route::of(request.method(), matched);
-    let method = tracing::enabled!(tracing::Level::DEBUG).then(|| request.method().clone());
-    let clock = app.engine.clock();
-    let started = clock.monotonic();
-    let response = next.run(request).await;
-    let took = clock.monotonic().saturating_sub(started);
-    let status = response.status();
-    app.requests.note(route, status, took);
-    if let Some(method) = method {
-        let path = matched.unwrap_or_default();
-        tracing::debug!(%method, path, status = status.as_u16(), ?took, "request answered");
-    }
-    response
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_told_apart_by_the_route_they_matched() {
-        for (method, matched, expected) in [
-            (Method::POST, Some("/v1/events"), Route::Events),
-            (Method::GET, Some("/v1/events"), Route::Reading),
-            (Method::POST, Some("/v1/events/batch"), Route::EventBatches),
-            (Method::PUT, Some("/in/{token}"), Route::Inbound),
-            (Method::POST, Some("/v1/endpoints/{id}/lease"), Route::Leases),
-            (Method::POST, Some("/v1/leases/{lease}/ack"), Route::Leases),
-            (Method::GET, Some("/v1/hub"), Route::HubSocket),
-            (Method::GET, Some("/v1/hubs"), Route::Reading),
-            (Method::DELETE, Some("/v1/hubs/{id}"), Route::Changing),
-            (Method::GET, Some("/v1/stream"), Route::Stream),
-            (Method::GET, Some("/metrics"), Route::Health),
-            (Method::GET, Some("/endpoints/{id}"), Route::Pages),
-            (Method::GET, Some("/"), Route::Pages),
-            (Method::GET, None, Route::Unknown),
+    fn requests_are_told_apart_by_what_they_are_for() {
+        for (method, path, expected) in [
+            (Method::POST, "/v1/events", Route::Events),
+            (Method::GET, "/v1/events", Route::Reading),
+            (Method::GET, "/v1/events/evt_1", Route::Reading),
+            (Method::POST, "/v1/events/batch", Route::EventBatches),
+            (Method::PUT, "/in/token", Route::Inbound),
+            (Method::POST, "/v1/endpoints/ep_1/lease", Route::Leases),
+            (Method::POST, "/v1/endpoints/ep_1/pause", Route::Changing),
+            (Method::POST, "/v1/leases/token/ack", Route::Leases),
+            (Method::GET, "/v1/hub", Route::HubSocket),
+            (Method::GET, "/v1/hubs", Route::Reading),
+            (Method::DELETE, "/v1/hubs/hub_1", Route::Changing),
+            (Method::GET, "/v1/stream", Route::Stream),
+            (Method::GET, "/metrics", Route::Health),
+            (Method::GET, "/endpoints/ep_1", Route::Pages),
+            (Method::GET, "/", Route::Pages),
         ] {
-            assert_eq!(Route::of(&method, matched), expected, "{method} {matched:?}");
+            assert_eq!(Route::of(&method, path), expected, "{method} {path}");
         }
     }
 

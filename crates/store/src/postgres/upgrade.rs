@@ -5,6 +5,8 @@ use super::address::Address;
 use super::config::Options;
 use super::schema::{self, Migrated, Pending};
 use super::session::{Pace, Session};
+use super::sources;
+use crate::sealing::Keyring;
 
 /// Applies what has not been applied to the database at `url`, while nodes use it, if they can go on
 /// with it: otherwise they are waited for, and [`OpenError::InUse`] says that they did not go.
@@ -22,6 +24,15 @@ pub async fn pending(url: &str, options: Options) -> Result<Pending, OpenError> 
     let pending = schema::pending(&session).await?;
     session.close().await;
     Ok(pending)
+}
+
+/// Tells whether the keys are those of the database at `url`, whose schema has to be the newest.
+/// Changes nothing.
+pub async fn try_key(url: &str, options: Options, keyring: &Keyring) -> Result<(), OpenError> {
+    let session = open(url, &options).await?;
+    let tried = sources::try_key(&session, keyring).await;
+    session.close().await;
+    Ok(tried?)
 }
 
 async fn open(url: &str, options: &Options) -> Result<Session, OpenError> {

@@ -58,7 +58,11 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, Error> {
 /// A database that is nowhere but in memory, and gone when it is closed.
 pub(crate) fn in_memory(options: &Options) -> Result<Connection, Error> {
     let conn = Connection::open_in_memory()?;
-    conn.set_prepared_statement_cache_capacity(PREPARED_STATEMENTS);
+    // It stands for the writer's connection and for those of all readers.
+    conn.set_prepared_statement_cache_capacity(4 * PREPARED_STATEMENTS);
+    // Without this a statement is prepared anew whenever a value is bound to it that a partial index
+    // might have to do with, which is more than a third of all that a simulation does.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     conn.pragma_update(None, "temp_store", "MEMORY")?;
     conn.pragma_update(None, "foreign_keys", false)?;
     conn.pragma_update(None, "page_size", PAGE_BYTES)?;
