@@ -4,7 +4,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::{axe, cargo, chromium, postgres, promtool, python, tidy, toolchain};
+use crate::{axe, cargo, chromium, postgres, promtool, python, soak, tidy, toolchain, torture};
+
+/// Worlds that the simulation lives through.
+const SEEDS: &str = "200";
 
 pub(crate) fn run() -> Result<()> {
     toolchain::require()?;
@@ -28,6 +31,12 @@ pub(crate) fn run() -> Result<()> {
         cargo::run(cargo::command(lint))
     })?;
     step("tests", || cargo::run(cargo::command(["test", "--workspace", "--locked"])))?;
+    step("simulation", || {
+        let worlds = ["run", "--profile", "sim", "--locked", "-p", "postrider-sim", "--"];
+        cargo::run(cargo::command(worlds.into_iter().chain(["--seeds", SEEDS])))
+    })?;
+    step("torture", torture::in_tests)?;
+    step("soak", soak::in_tests)?;
     step("libraries", python::check_libraries)?;
     step("schema", python::check_schema)?;
     step("prometheus", promtool::check)?;

@@ -6,15 +6,19 @@ mod cargo;
 mod check;
 mod chromium;
 mod docs;
+mod fuzz;
 mod history;
+mod mutants;
 mod newcomer;
 mod package;
 mod postgres;
 mod promtool;
 mod python;
 mod screenshots;
+mod soak;
 mod tidy;
 mod toolchain;
+mod torture;
 #[allow(dead_code, reason = "the tests of the dashboard need the rest")]
 #[path = "../../crates/cli/tests/browser/webdriver.rs"]
 mod webdriver;
@@ -42,6 +46,14 @@ enum Task {
     Tidy,
     /// Measure the gateway against what the machine can do, side by side
     Bench(bench::Arguments),
+    /// Kill, stop, starve and cut off the real gateway under load, and count what was lost
+    Torture(torture::Arguments),
+    /// Keep the gateway under load for long, overload it, let a herd loose on it
+    Soak(soak::Arguments),
+    /// Break rules on purpose, one by one, and see the simulation's checkers complain
+    MutantsSim(mutants::Arguments),
+    /// Throw made-up bytes at everything that reads bytes, for minutes
+    Fuzz(fuzz::Arguments),
     /// Write the generated pages under docs/ again, and the guide under target/guide/
     Docs,
     /// Make a static binary, a Debian package and a list of what is in them, and try them
@@ -66,6 +78,10 @@ fn main() -> ExitCode {
         Task::Test => check::run(),
         Task::Tidy => tidy::check(),
         Task::Bench(arguments) => bench::run(&arguments),
+        Task::Torture(arguments) => torture::run(&arguments),
+        Task::Soak(arguments) => soak::run(&arguments),
+        Task::MutantsSim(arguments) => mutants::run(&arguments),
+        Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::Docs => docs::write(),
         Task::Package => package::run(),
         Task::Newcomer => newcomer::run(),

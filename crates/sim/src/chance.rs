@@ -36,6 +36,11 @@ impl Chance {
         self.below(times) == 0
     }
 
+    /// Some part of 1, below 1.
+    pub(crate) fn share(&self) -> f64 {
+        self.rng.lock().f64()
+    }
+
     pub(crate) fn choose<'a, T>(&self, of: &'a [T]) -> Option<&'a T> {
         let index = usize::try_from(self.below(of.len() as u64)).unwrap_or(0);
         of.get(index)

@@ -1,5 +1,6 @@
 //! Virtual time: one true time for the world, and a clock of each node's own that may be set wrong.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -79,17 +80,14 @@ impl Clock for NodeClock {
         self.time.passed()
     }
 
+    /// Ends when the clock is set, as that of a machine does soon after.
     fn sleep_until(&self, time: Timestamp) -> BoxFuture<'static, ()> {
         let clock = self.clone();
         Box::pin(async move {
-            loop {
-                let set = clock.setting.changed.notified();
-                let left = time.since(clock.now());
-                if left.is_zero() {
-                    break;
-                }
-                let (set, over) = (std::pin::pin!(set), std::pin::pin!(sleep(left)));
-                select(set, over).await;
+            let set = clock.setting.changed.notified();
+            let left = time.since(clock.now());
+            if !left.is_zero() {
+                select(pin!(set), pin!(sleep(left))).await;
             }
             clock.gate.pass().await;
         })

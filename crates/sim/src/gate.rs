@@ -3,7 +3,8 @@
 
 use std::future::pending;
 
-use tokio::sync::watch;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Life {
@@ -15,45 +16,72 @@ pub(crate) enum Life {
 
 #[derive(Debug)]
 pub(crate) struct Gate {
-    life: watch::Sender<Life>,
+    life: Mutex<Life>,
+    /// Wakes whoever waits in the order in which they came, so that a world can be repeated.
+    changed: Notify,
 }
 
 impl Gate {
     pub(crate) fn open() -> Self {
-        Self { life: watch::Sender::new(Life::Runs) }
+        Self { life: Mutex::new(Life::Runs), changed: Notify::new() }
     }
 
     pub(crate) fn life(&self) -> Life {
-        *self.life.borrow()
+        *self.life.lock()
     }
 
     pub(crate) fn pause(&self) {
-        self.life.send_if_modified(|life| replace(life, Life::Runs, Life::Paused));
+        self.change(Life::Runs, Life::Paused);
     }
 
     pub(crate) fn resume(&self) {
-        self.life.send_if_modified(|life| replace(life, Life::Paused, Life::Runs));
+        self.change(Life::Paused, Life::Runs);
     }
 
     pub(crate) fn kill(&self) {
-        self.life.send_replace(Life::Dead);
+        *self.life.lock() = Life::Dead;
+        self.changed.notify_waiters();
     }
 
     /// Ends at once for a running node, later for a paused one, never for a dead one.
     pub(crate) async fn pass(&self) {
-        if self.life() == Life::Runs {
-            return;
-        }
-        if self.life.subscribe().wait_for(|life| *life == Life::Runs).await.is_err() {
+        if !self.lets_pass().await {
             pending::<()>().await;
         }
     }
-}
 
-fn replace(life: &mut Life, from: Life, to: Life) -> bool {
-    let is = *life == from;
-    if is {
-        *life = to;
+    /// Whether it runs, as soon as it either does or never will.
+    pub(crate) async fn lets_pass(&self) -> bool {
+        self.until(|life| life != Life::Paused).await == Life::Runs
     }
-    is
+
+    /// Ends when the node has died.
+    pub(crate) async fn died(&self) {
+        self.until(|life| life == Life::Dead).await;
+    }
+
+    /// Ends when the node stands still.
+    pub(crate) async fn stops(&self) {
+        self.until(|life| life != Life::Runs).await;
+    }
+
+    async fn until(&self, wanted: impl Fn(Life) -> bool) -> Life {
+        loop {
+            let changed = self.changed.notified();
+            let life = self.life();
+            if wanted(life) {
+                return life;
+            }
+            changed.await;
+        }
+    }
+
+    fn change(&self, from: Life, to: Life) {
+        let mut life = self.life.lock();
+        if *life == from {
+            *life = to;
+            drop(life);
+            self.changed.notify_waiters();
+        }
+    }
 }

@@ -16,7 +16,12 @@ use tokio::time::{sleep, timeout};
 
 use crate::chance::Chance;
 use crate::gate::Gate;
-use crate::history::{Arrival, Chronicle, FaultKind};
+use crate::history::{Arrival, Chronicle, FaultKind, Hitch};
+
+/// The longest that a message takes which takes its time: longer than a node waits for an answer.
+pub(crate) const LATEST_MS: u64 = 12_000;
+/// How long after a request its copy arrives at the latest.
+const COPY_WITHIN_MS: u64 = 5_000;
 
 /// How an endpoint behaves while the world is not well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,22 +49,31 @@ pub(crate) enum Manner {
     },
 }
 
+/// How often a message goes astray; once in so many, and never for 0.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Mishaps {
+    pub(crate) loss: u64,
+    pub(crate) delay: u64,
+    pub(crate) duplication: u64,
+}
+
 /// What all nodes and endpoints share.
 #[derive(Debug, Clone)]
 pub(crate) struct Internet {
-    pub(crate) chance: Chance,
-    pub(crate) chronicle: Chronicle,
-    pub(crate) manners: Arc<Vec<Manner>>,
+    chance: Chance,
+    chronicle: Chronicle,
+    manners: Arc<Vec<Manner>>,
     state: Arc<Mutex<State>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     healed: bool,
-    /// Requests, and answers, that get lost: once in so many; 0 is never.
-    loss: u64,
+    mishaps: Mishaps,
     /// Nodes that reach nobody.
     apart: BTreeSet<usize>,
+    /// Endpoints that fail whatever their manner is.
+    down: BTreeSet<usize>,
 }
 
 impl Internet {
@@ -67,9 +81,9 @@ impl Internet {
         chance: Chance,
         chronicle: Chronicle,
         manners: Vec<Manner>,
-        loss: u64,
+        mishaps: Mishaps,
     ) -> Self {
-        let state = State { loss, ..State::default() };
+        let state = State { mishaps, ..State::default() };
         Self { chance, chronicle, manners: Arc::new(manners), state: Arc::new(Mutex::new(state)) }
     }
 
@@ -78,87 +92,57 @@ impl Internet {
     }
 
     pub(crate) fn part(&self, node: usize, apart: bool) {
-        let mut state = self.state.lock();
-        if apart {
-            state.apart.insert(node);
-        } else {
-            state.apart.remove(&node);
-        }
+        set(&mut self.state.lock().apart, node, apart);
     }
 
-    fn is_lost(&self) -> bool {
-        let loss = self.state.lock().loss;
-        loss > 0 && self.chance.once_in(loss)
+    pub(crate) fn take_down(&self, endpoint: usize, down: bool) {
+        set(&mut self.state.lock().down, endpoint, down);
+    }
+
+    pub(crate) fn is_apart(&self, node: usize) -> bool {
+        self.state.lock().apart.contains(&node)
+    }
+
+    pub(crate) fn loses(&self) -> bool {
+        self.draws(|mishaps| mishaps.loss)
+    }
+
+    /// How long a message takes beyond the usual.
+    pub(crate) fn delay(&self) -> Option<Duration> {
+        let late = self.draws(|mishaps| mishaps.delay);
+        late.then(|| Duration::from_millis(self.chance.between(100, LATEST_MS)))
+    }
+
+    pub(crate) fn doubles(&self) -> bool {
+        self.draws(|mishaps| mishaps.duplication)
+    }
+
+    /// A message under way, as long as it usually takes.
+    pub(crate) async fn travel(&self) {
+        sleep(Duration::from_millis(self.chance.between(1, 20))).await;
+    }
+
+    fn draws(&self, which: impl Fn(&Mishaps) -> u64) -> bool {
+        let once_in = which(&self.state.lock().mishaps);
+        once_in > 0 && self.chance.once_in(once_in)
     }
 
     fn manner(&self, endpoint: usize) -> Manner {
-        if self.state.lock().healed {
+        let state = self.state.lock();
+        if state.healed {
             return Manner::Healthy;
+        }
+        if state.down.contains(&endpoint) {
+            return Manner::Outage { until: Duration::MAX };
         }
         self.manners.get(endpoint).copied().unwrap_or(Manner::Healthy)
     }
-}
 
-/// One node's way to the endpoints.
-#[derive(Debug, Clone)]
-pub(crate) struct Wire {
-    pub(crate) internet: Internet,
-    pub(crate) node: usize,
-    pub(crate) gate: Arc<Gate>,
-}
-
-impl Network for Wire {
-    fn post(&self, post: Post) -> BoxFuture<'static, Result<Answer, Failure>> {
-        let wire = self.clone();
-        Box::pin(async move {
-            wire.gate.pass().await;
-            let deadline = post.deadline;
-            let answer = timeout(deadline, wire.exchange(post)).await;
-            // What comes back to a node that has died comes back to nobody.
-            wire.gate.pass().await;
-            answer.unwrap_or_else(|_| {
-                let message = format!("no answer within {deadline:?}");
-                Err(Failure { kind: FailureKind::Timeout, message })
-            })
-        })
-    }
-}
-
-impl Wire {
-    async fn exchange(&self, post: Post) -> Result<Answer, Failure> {
-        let Internet { chance, chronicle, .. } = &self.internet;
-        let failed = |kind, message: &str| Err(Failure { kind, message: message.to_owned() });
-        sleep(Duration::from_millis(chance.between(1, 20))).await;
-        if self.internet.state.lock().apart.contains(&self.node) {
-            return failed(FailureKind::Connect, "no way there");
-        }
-        if self.internet.is_lost() {
-            chronicle.fault(self.node, FaultKind::LostRequest);
-            return failed(FailureKind::Closed, "the connection was reset");
-        }
-        let endpoint = post.destination.target().path().trim_matches('/').parse();
-        let endpoint: usize = endpoint.unwrap_or(usize::MAX);
-        let arrived = chronicle.arrived(self.arrival(endpoint, &post));
-        let (status, retry_after) = self.behave(endpoint).await;
-        chronicle.answered(arrived, status);
-        if self.internet.is_lost() || self.internet.state.lock().apart.contains(&self.node) {
-            chronicle.fault(self.node, FaultKind::LostAnswer);
-            return failed(FailureKind::Closed, "the connection was reset");
-        }
-        sleep(Duration::from_millis(chance.between(1, 20))).await;
-        Ok(Answer {
-            status,
-            headers: HeaderMap::new(),
-            body: Bytes::new(),
-            truncated: false,
-            retry_after,
-        })
-    }
-
-    async fn behave(&self, endpoint: usize) -> (u16, Option<HeaderValue>) {
-        let Internet { chance, chronicle, .. } = &self.internet;
+    /// What an endpoint answers to a request, in its own time.
+    pub(crate) async fn behave(&self, endpoint: usize) -> (u16, Option<HeaderValue>) {
+        let Self { chance, chronicle, .. } = self;
         let since = chronicle.now().since(crate::clock::BEGINNING);
-        match self.internet.manner(endpoint) {
+        match self.manner(endpoint) {
             Manner::Healthy => (204, None),
             Manner::Slow => {
                 sleep(Duration::from_millis(chance.between(100, 40_000))).await;
@@ -192,21 +176,112 @@ impl Wire {
             }
         }
     }
+}
 
-    fn arrival(&self, endpoint: usize, post: &Post) -> Arrival {
+fn set(among: &mut BTreeSet<usize>, which: usize, present: bool) {
+    if present {
+        among.insert(which);
+    } else {
+        among.remove(&which);
+    }
+}
+
+/// One node's way to the endpoints.
+#[derive(Debug, Clone)]
+pub(crate) struct Wire {
+    pub(crate) internet: Internet,
+    pub(crate) node: usize,
+    pub(crate) gate: Arc<Gate>,
+}
+
+impl Network for Wire {
+    fn post(&self, post: Post) -> BoxFuture<'static, Result<Answer, Failure>> {
+        let wire = self.clone();
+        Box::pin(async move {
+            wire.gate.pass().await;
+            let deadline = post.deadline;
+            let answer = timeout(deadline, wire.exchange(post)).await;
+            // What comes back to a node that has died comes back to nobody.
+            wire.gate.pass().await;
+            answer.unwrap_or_else(|_| {
+                let message = format!("no answer within {deadline:?}");
+                Err(Failure { kind: FailureKind::Timeout, message })
+            })
+        })
+    }
+}
+
+impl Wire {
+    async fn exchange(&self, post: Post) -> Result<Answer, Failure> {
+        let (internet, chronicle) = (&self.internet, &self.internet.chronicle);
+        let letter = self.arrival(&post);
+        chronicle.sent(letter.delivery, letter.attempt);
+        let failed = |kind, message: &str| Err(Failure { kind, message: message.to_owned() });
+        internet.travel().await;
+        if let Some(late) = internet.delay() {
+            chronicle.hitch(Hitch::LateRequest);
+            sleep(late).await;
+        }
+        if internet.is_apart(self.node) {
+            return failed(FailureKind::Connect, "no way there");
+        }
+        if internet.loses() {
+            chronicle.fault(self.node, FaultKind::LostRequest);
+            return failed(FailureKind::Closed, "the connection was reset");
+        }
+        let arrival = Arrival { at: chronicle.now(), ..letter };
+        let endpoint = arrival.endpoint;
+        if internet.doubles() {
+            chronicle.fault(self.node, FaultKind::Duplicated);
+            tokio::spawn(copy(internet.clone(), arrival.clone()));
+        }
+        let arrived = chronicle.arrived(arrival);
+        let (status, retry_after) = internet.behave(endpoint).await;
+        chronicle.answered(arrived, status);
+        if internet.loses() || internet.is_apart(self.node) {
+            chronicle.fault(self.node, FaultKind::LostAnswer);
+            return failed(FailureKind::Closed, "the connection was reset");
+        }
+        if let Some(late) = internet.delay() {
+            chronicle.fault(self.node, FaultKind::LateAnswer);
+            sleep(late).await;
+        }
+        internet.travel().await;
+        Ok(Answer {
+            status,
+            headers: HeaderMap::new(),
+            body: Bytes::new(),
+            truncated: false,
+            retry_after,
+        })
+    }
+
+    /// An endpoint's number is the path of its URL.
+    fn arrival(&self, post: &Post) -> Arrival {
+        let endpoint = post.destination.target().path().trim_matches('/').parse();
         let text = |name: &str| {
             post.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
         };
         Arrival {
             at: self.internet.chronicle.now(),
             node: self.node,
-            endpoint,
+            endpoint: endpoint.unwrap_or(usize::MAX),
             delivery: text("postrider-delivery-id").parse().unwrap_or(DeliveryId::from_i64(0)),
             webhook_id: text("webhook-id").to_owned(),
             attempt: text("postrider-attempt").parse().unwrap_or(0),
             headers: post.headers.clone(),
             body: post.body.clone(),
             status: None,
+            copied: false,
         }
     }
+}
+
+/// A request arrives once more, and what is answered to it goes nowhere.
+async fn copy(internet: Internet, first: Arrival) {
+    sleep(Duration::from_millis(internet.chance.between(1, COPY_WITHIN_MS))).await;
+    let (endpoint, at) = (first.endpoint, internet.chronicle.now());
+    let arrived = internet.chronicle.arrived(Arrival { at, copied: true, ..first });
+    let (status, _) = internet.behave(endpoint).await;
+    internet.chronicle.answered(arrived, status);
 }

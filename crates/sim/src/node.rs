@@ -1,9 +1,11 @@
 //! A node: an engine with a clock, a store and a network that are its own to lose.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_engine::{Engine, NodeOptions, Options, Retention, StartError};
+use futures_util::future::{Either, select};
+use postrider_engine::{Engine, NodeOptions, Options, Retention};
 use postrider_store::sqlite::Sqlite;
 
 use crate::chance::Chance;
@@ -27,6 +29,7 @@ pub(crate) struct Ground {
     pub(crate) internet: Internet,
     pub(crate) lease: Duration,
     pub(crate) lanes: u16,
+    pub(crate) housekeeping_every: Duration,
 }
 
 /// One life of a node: a process from its start to its end.
@@ -53,6 +56,8 @@ impl Node {
             frailty,
             chance: ground.chance.apart(),
             chronicle: ground.chronicle.clone(),
+            time: ground.time,
+            internet: ground.internet.clone(),
         };
         let options = Options {
             network: Some(Arc::new(Wire {
@@ -62,6 +67,7 @@ impl Node {
             })),
             retention: Retention { delivered: KEEP, failed: KEEP, dead: KEEP },
             disable_after: None,
+            housekeeping_every: ground.housekeeping_every,
             node: NodeOptions {
                 name: format!("node {index}"),
                 lease: ground.lease,
@@ -74,9 +80,10 @@ impl Node {
         let entropy = Arc::new(ground.chance.apart());
         let starting = Engine::start(options, Arc::new(store), Arc::new(clock), entropy);
         // A process that dies while it starts does not come back from that.
-        let engine: Result<Engine, StartError> =
-            tokio::time::timeout(START_WITHIN, starting).await.ok()?;
-        let engine = engine.ok()?;
+        let engine = match select(pin!(starting), pin!(gate.died())).await {
+            Either::Left((started, _)) => started.ok()?,
+            Either::Right(_) => return None,
+        };
         Some(Self { index, engine, gate, weather, setting })
     }
 
@@ -84,8 +91,6 @@ impl Node {
         self.gate.life() != Life::Dead
     }
 }
-
-const START_WITHIN: Duration = Duration::from_mins(5);
 
 impl Ground {
     pub(crate) fn new(
@@ -97,6 +102,7 @@ impl Ground {
         internet: Internet,
     ) -> Self {
         let Scenario { lease, lanes, .. } = *scenario;
-        Self { store, time, chance, chronicle, internet, lease, lanes }
+        let housekeeping_every = scenario.housekeeping_every();
+        Self { store, time, chance, chronicle, internet, lease, lanes, housekeeping_every }
     }
 }

@@ -36,14 +36,17 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use crate::chance::Chance;
-use crate::gate::Gate;
-use crate::history::{Chronicle, FaultKind};
+use crate::clock::TrueTime;
+use crate::gate::{Gate, Life};
+use crate::history::{Chronicle, FaultKind, Hitch};
+use crate::network::Internet;
 
 /// How often what goes wrong; once in so many operations, and never for 0.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Frailty {
     pub(crate) crash: u64,
-    pub(crate) unavailable: u64,
+    /// Not done, and reported so.
+    pub(crate) refused: u64,
     /// Done, but reported as not done.
     pub(crate) unheard: u64,
     /// Operations that take their time.
@@ -77,6 +80,8 @@ pub(crate) struct Frail {
     pub(crate) frailty: Frailty,
     pub(crate) chance: Chance,
     pub(crate) chronicle: Chronicle,
+    pub(crate) time: TrueTime,
+    pub(crate) internet: Internet,
 }
 
 impl fmt::Debug for Frail {
@@ -116,13 +121,22 @@ impl Frail {
         self.gate.pass().await;
         self.perhaps_crash().await;
         if self.drawn(self.frailty.slow) {
+            self.chronicle.hitch(Hitch::SlowStore);
             sleep(Duration::from_millis(self.chance.between(1, SLOWEST_MS))).await;
             self.gate.pass().await;
         }
-        if self.weather.cut_off.load(Ordering::Relaxed) || self.drawn(self.frailty.unavailable) {
+        if self.weather.cut_off.load(Ordering::Relaxed) || self.is_refused() {
             return Err(Error::Unavailable("the store is out of reach".to_owned()));
         }
         Ok(())
+    }
+
+    fn is_refused(&self) -> bool {
+        let refused = self.drawn(self.frailty.refused);
+        if refused {
+            self.chronicle.hitch(Hitch::Refused);
+        }
+        refused
     }
 
     /// What may go wrong after it was done.
@@ -137,11 +151,15 @@ impl Frail {
     }
 
     async fn perhaps_crash(&self) {
-        if self.drawn(self.frailty.crash) {
+        self.draw_crash();
+        self.gate.pass().await;
+    }
+
+    fn draw_crash(&self) {
+        if self.gate.life() != Life::Dead && self.drawn(self.frailty.crash) {
             self.chronicle.fault(self.node, FaultKind::Crash);
             self.gate.kill();
         }
-        self.gate.pass().await;
     }
 
     fn drawn(&self, once_in: u64) -> bool {
@@ -154,10 +172,18 @@ impl Journal for Frail {
     /// The place of what is appended is taken when this is called, so what may go wrong before that is
     /// drawn at once.
     fn append(&self, events: Vec<NewEvent>) -> Appending {
-        let fails = self.gate.life() != crate::gate::Life::Runs
-            || self.weather.cut_off.load(Ordering::Relaxed)
+        self.draw_crash();
+        if self.gate.life() != Life::Runs {
+            // Whoever asked is told nothing by a process that stands still, and that has done nothing.
+            let gate = Arc::clone(&self.gate);
+            return Box::pin(async move {
+                gate.pass().await;
+                Err(Error::Unavailable("nothing was stored".to_owned()))
+            });
+        }
+        let fails = self.weather.cut_off.load(Ordering::Relaxed)
             || self.weather.disk_full.load(Ordering::Relaxed)
-            || self.drawn(self.frailty.unavailable);
+            || self.is_refused();
         if fails {
             return Box::pin(async { Err(Error::Unavailable("nothing was stored".to_owned())) });
         }
@@ -272,6 +298,7 @@ impl After {
             self.gate.kill();
         }
         if let Some(slow) = self.slow {
+            self.chronicle.hitch(Hitch::SlowStore);
             sleep(Duration::from_millis(slow)).await;
         }
         self.gate.pass().await;
@@ -373,14 +400,20 @@ impl Store for Frail {
     }
 }
 
+/// The store has a clock of its own, as a server has: what a node believes the time to be is not asked.
 #[async_trait]
 impl Fleet for Frail {
     async fn join(&self, new: NewNode) -> Result<Joined, Error> {
+        let new = NewNode { now: self.time.now(), ..new };
         self.writing(self.inner.join(new)).await
     }
 
     async fn beat(&self, pulse: Pulse) -> Result<Option<Beat>, Error> {
-        self.writing(self.inner.beat(pulse)).await
+        self.writing(async {
+            let pulse = Pulse { now: self.time.now(), ..pulse };
+            self.inner.beat(pulse).await
+        })
+        .await
     }
 
     async fn seize(&self, node: NodeId, hub: HubId) -> Result<Tenure, Error> {
@@ -395,24 +428,52 @@ impl Fleet for Frail {
         self.writing(self.inner.leave(node)).await
     }
 
-    async fn nodes(&self, now: Timestamp) -> Result<Vec<NodeRecord>, Error> {
-        self.reading(self.inner.nodes(now)).await
+    async fn nodes(&self, _now: Timestamp) -> Result<Vec<NodeRecord>, Error> {
+        self.reading(async { self.inner.nodes(self.time.now()).await }).await
     }
 
     async fn look(&self, endpoints: Vec<EndpointId>) -> Result<Looked, Error> {
         self.reading(self.inner.look(endpoints)).await
     }
 
-    /// Words are hints, and every third is lost where anything is.
+    /// Words are hints: they get lost, come late, or twice, as whatever nodes send.
     fn tell(&self, from: NodeId, to: To, word: String) {
-        let runs = self.gate.life() == crate::gate::Life::Runs;
-        let lost = self.frailty.unavailable > 0 && self.chance.once_in(3);
-        if runs && !lost && !self.weather.cut_off.load(Ordering::Relaxed) {
-            self.inner.tell(from, to, word);
+        if self.gate.life() != Life::Runs || self.weather.cut_off.load(Ordering::Relaxed) {
+            return;
+        }
+        if self.internet.loses() {
+            self.chronicle.hitch(Hitch::LostWord);
+            return;
+        }
+        if self.internet.doubles() {
+            self.chronicle.hitch(Hitch::DoubledWord);
+            self.inner.tell(from, to, word.clone());
+        }
+        match self.internet.delay() {
+            None => self.inner.tell(from, to, word),
+            Some(late) => {
+                self.chronicle.hitch(Hitch::LateWord);
+                let store = Arc::clone(&self.inner);
+                tokio::spawn(async move {
+                    sleep(late).await;
+                    store.tell(from, to, word);
+                });
+            }
         }
     }
 
+    /// A process that stands still hears later, and a dead one nothing.
     fn hear(&self, node: NodeId, room: usize) -> mpsc::Receiver<Heard> {
-        self.inner.hear(node, room)
+        let mut heard = self.inner.hear(node, room);
+        let (pass_on, passed_on) = mpsc::channel(1);
+        let gate = Arc::clone(&self.gate);
+        tokio::spawn(async move {
+            while let Some(word) = heard.recv().await {
+                if !gate.lets_pass().await || pass_on.send(word).await.is_err() {
+                    return;
+                }
+            }
+        });
+        passed_on
     }
 }

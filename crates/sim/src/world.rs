@@ -2,11 +2,14 @@
 //! well again, and everything has to come to its end.
 
 mod disturbing;
+mod operating;
 mod producing;
+mod relaying;
 mod working;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -14,31 +17,37 @@ use parking_lot::Mutex;
 use postrider_core::endpoint::{Destination, RateLimit, Spec};
 use postrider_core::pattern::Pattern;
 use postrider_core::signing::Scheme;
-use postrider_core::{EndpointId, State, TenantId};
+use postrider_core::{EndpointId, HubId, TenantId};
 use postrider_engine::{Acting, Private};
 use postrider_store::ledger::{DeliveryQuery, Ledger as _};
 use postrider_store::record::DeliveryRecord;
+use postrider_store::registry::Registry as _;
 use postrider_store::sealing::{Keyring, SealingKey};
 use postrider_store::sqlite::{self, Sqlite};
+use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use crate::chance::Chance;
-use crate::checkers;
 use crate::clock::TrueTime;
 use crate::gate::Life;
-use crate::history::{Chronicle, Fault};
+use crate::history::{Chronicle, Fault, FaultKind, Hitch};
 use crate::network::Internet;
 use crate::node::{Ground, Node};
 use crate::scenario::{EndpointPlan, Scenario, Taker};
 use crate::store::Frailty;
+use crate::{checkers, panics};
 
 pub(crate) const TENANT: TenantId = TenantId::DEFAULT;
 const ACTING: Acting = Acting::gateway(TENANT);
 /// How long everything may take to end once all is well: longer than any policy waits.
 const CONVERGES_WITHIN: Duration = Duration::from_hours(24 * 40);
 const LOOK_EVERY: Duration = Duration::from_hours(1);
-/// A process that has ended is started anew after so long.
+/// The same where policies are brief.
+const CONVERGES_SOON: Duration = Duration::from_hours(1);
+const LOOK_SOON: Duration = Duration::from_secs(10);
+/// A process that has ended is started anew after so long at most.
 const RESTART_AFTER_MS: u64 = 20_000;
+const RESTART_SOON_MS: u64 = 3_000;
 
 /// How a world ended.
 #[derive(Debug)]
@@ -48,6 +57,8 @@ pub(crate) struct Ended {
     pub(crate) events: usize,
     pub(crate) arrivals: usize,
     pub(crate) faults: Vec<Fault>,
+    pub(crate) hitches: BTreeMap<Hitch, u64>,
+    pub(crate) chronicle: Chronicle,
     /// Of everything that happened, in order.
     pub(crate) fingerprint: String,
 }
@@ -67,7 +78,10 @@ pub(crate) struct World {
     chance: Chance,
     nodes: Mutex<Vec<Option<Node>>>,
     endpoints: Mutex<Vec<EndpointId>>,
+    /// The hubs of those endpoints that have one.
+    hubs: Mutex<BTreeMap<usize, HubId>>,
     frailty: Mutex<Frailty>,
+    healed: AtomicBool,
 }
 
 /// Lives through a scenario, on virtual time, in this thread alone.
@@ -77,7 +91,10 @@ pub(crate) fn run(scenario: &Scenario) -> Result<Ended> {
     let ended = runtime.block_on(World::live(scenario.clone()));
     // What dead processes wait for never comes.
     runtime.shutdown_background();
-    ended
+    let mut ended = ended?;
+    let panics = panics::take().into_iter().map(|panic| format!("nothing panics: {panic}"));
+    ended.violations.extend(panics);
+    Ok(ended)
 }
 
 impl World {
@@ -88,22 +105,25 @@ impl World {
         let keyring = Keyring::new(vec![SealingKey::from_bytes([7; 32])]).context("no key")?;
         let options = sqlite::Options { shared: scenario.nodes > 1, ..sqlite::Options::default() };
         let store = Arc::new(Sqlite::in_memory(&options, keyring)?);
-        let manners = scenario.endpoints.iter().map(|endpoint| endpoint.manner).collect();
-        let internet = Internet::new(chance.apart(), chronicle.clone(), manners, scenario.loss);
+        let manners = scenario.endpoints.iter().map(|endpoint| endpoint.manner);
+        let manners = manners.chain(operating::MANNERS).collect();
+        let internet = Internet::new(chance.apart(), chronicle.clone(), manners, scenario.mishaps);
         let ground =
             Ground::new(&scenario, store, time, chance.apart(), chronicle.clone(), internet);
         let world = Arc::new(Self {
             nodes: Mutex::new(vec![None; scenario.nodes]),
             endpoints: Mutex::default(),
+            hubs: Mutex::default(),
             frailty: Mutex::new(Frailty::default()),
+            healed: AtomicBool::new(scenario.is_calm()),
             chance,
             ground,
             scenario,
         });
         world.begin().await?;
         world.trouble().await;
-        let violations = world.heal().await;
-        world.end(violations).await
+        world.heal().await;
+        world.end().await
     }
 
     /// Nodes start and endpoints are made while all is well.
@@ -117,9 +137,23 @@ impl World {
         }
         let first = self.any_node().context("no node")?;
         for (index, plan) in self.scenario.endpoints.iter().enumerate() {
-            let made = first.engine.create_endpoint(ACTING, spec(index, plan), Private::default());
+            let destination = match plan.taker {
+                Taker::Url => Destination::Url(format!("https://sim.example.com/{index}")),
+                Taker::Workers => Destination::Pull,
+                Taker::Hub => {
+                    let made = first.engine.create_hub(ACTING, format!("hub {index}"));
+                    let (hub, _token) = made.await.context("a hub was not made")?;
+                    self.hubs.lock().insert(index, hub.id);
+                    Destination::Hub(hub.id)
+                }
+            };
+            let spec = spec(index, plan, destination);
+            let made = first.engine.create_endpoint(ACTING, spec, Private::default());
             let made = made.await.context("an endpoint was not made")?;
             self.endpoints.lock().push(made.id);
+        }
+        if self.scenario.operated {
+            operating::settle_in(self, &first).await?;
         }
         if self.scenario.nodes > 1 {
             first.engine.spread().await;
@@ -129,58 +163,54 @@ impl World {
 
     async fn trouble(self: &Arc<Self>) {
         *self.frailty.lock() = self.scenario.frailty;
-        if self.scenario.frailty.crash > 0 || self.scenario.frailty.unavailable > 0 {
+        if self.scenario.frailty != Frailty::default() {
             // Those that are there began when nothing could go wrong.
             for index in 0..self.scenario.nodes {
                 self.restart(index).await;
             }
         }
-        let upkeep = tokio::spawn(disturbing::keep_up(Arc::clone(self)));
-        let disturbances = tokio::spawn(disturbing::disturb(Arc::clone(self)));
-        let workers = self.work();
-        let producing = producing::produce(self);
-        producing.await;
+        let mut busy = self.take();
+        let nodes = 0..self.scenario.nodes;
+        busy.extend(nodes.map(|index| tokio::spawn(disturbing::keep_up(Arc::clone(self), index))));
+        busy.push(tokio::spawn(disturbing::disturb(Arc::clone(self))));
+        if self.scenario.operated {
+            busy.push(tokio::spawn(operating::operate(Arc::clone(self))));
+        }
+        producing::produce(self).await;
         let left = self.scenario.trouble.saturating_sub(self.ground.time.passed());
         sleep(left).await;
-        disturbances.abort();
-        upkeep.abort();
-        for worker in workers {
-            worker.abort();
+        for task in busy {
+            task.abort();
         }
     }
 
     /// All is well from here on. Everything has to end, and does so without help.
-    async fn heal(self: &Arc<Self>) -> Vec<String> {
+    async fn heal(self: &Arc<Self>) {
         self.ground.internet.heal();
+        self.healed.store(true, Ordering::Relaxed);
         *self.frailty.lock() = Frailty::default();
         for index in 0..self.scenario.nodes {
             // One that has not died is still as frail as it began.
             self.restart(index).await;
         }
-        let workers = self.work();
+        operating::put_right(self).await;
+        let takers = self.take();
+        let (within, look_every) = if self.scenario.is_brief() {
+            (CONVERGES_SOON, LOOK_SOON)
+        } else {
+            (CONVERGES_WITHIN, LOOK_EVERY)
+        };
         let mut waited = Duration::ZERO;
-        let mut unfinished = self.unfinished().await;
-        let look_every = if self.scenario.nodes > 1 { LOOK_EVERY / 20 } else { LOOK_EVERY };
-        while !unfinished.is_empty() && waited < CONVERGES_WITHIN {
+        while self.is_unfinished().await && waited < within {
             sleep(look_every).await;
             waited += look_every;
-            unfinished = self.unfinished().await;
         }
-        for worker in workers {
-            worker.abort();
+        for taker in takers {
+            taker.abort();
         }
-        unfinished
-            .into_iter()
-            .map(|record| {
-                format!(
-                    "none is stranded: {} of {} is {:?} since all is well, due {:?}, parked {}",
-                    record.id, record.endpoint, record.state, record.due, record.parked
-                )
-            })
-            .collect()
     }
 
-    async fn end(&self, mut violations: Vec<String>) -> Result<Ended> {
+    async fn end(&self) -> Result<Ended> {
         let deliveries = self.deliveries().await?;
         let remains = Remains {
             scenario: self.scenario.clone(),
@@ -189,13 +219,18 @@ impl World {
             endpoints: self.endpoints.lock().clone(),
             deliveries,
         };
-        violations.extend(checkers::check(&remains).await?);
-        let (events, arrivals, faults, fingerprint) = remains.chronicle.read(|history| {
-            let (submitted, arrivals) = (history.submitted.len(), history.arrivals.len());
-            (submitted, arrivals, history.faults.clone(), history.fingerprint())
-        });
+        let violations = checkers::check(&remains).await?;
         let lasted = self.ground.time.passed();
-        Ok(Ended { violations, lasted, events, arrivals, faults, fingerprint })
+        Ok(remains.chronicle.read(|history| Ended {
+            violations,
+            lasted,
+            events: history.submitted.len(),
+            arrivals: history.arrivals.len(),
+            faults: history.faults.clone(),
+            hitches: history.hitches.clone(),
+            chronicle: remains.chronicle.clone(),
+            fingerprint: history.fingerprint(),
+        }))
     }
 
     fn any_node(&self) -> Option<Node> {
@@ -210,12 +245,14 @@ impl World {
 
     /// Ends a process and starts the next.
     async fn restart(&self, index: usize) {
-        if let Some(node) = self.node(index) {
+        if let Some(node) = self.node(index).filter(Node::is_alive) {
+            self.ground.chronicle.fault(index, FaultKind::Restart);
             node.gate.kill();
         }
-        let frailty = *self.frailty.lock();
+        let longest = if self.scenario.is_brief() { RESTART_SOON_MS } else { RESTART_AFTER_MS };
         loop {
-            sleep(Duration::from_millis(self.chance.between(100, RESTART_AFTER_MS))).await;
+            sleep(Duration::from_millis(self.chance.between(100, longest))).await;
+            let frailty = *self.frailty.lock();
             if let Some(node) = Node::start(&self.ground, index, frailty).await {
                 if let Some(place) = self.nodes.lock().get_mut(index) {
                     *place = Some(node);
@@ -227,30 +264,45 @@ impl World {
 
     async fn deliveries(&self) -> Result<Vec<DeliveryRecord>> {
         let mut all = Vec::new();
-        let mut query = DeliveryQuery { limit: 250, ..DeliveryQuery::default() };
-        loop {
-            let listed = self.ground.store.deliveries(TENANT, query.clone()).await?;
-            all.extend(listed.rows);
-            match listed.next {
-                Some(next) => query.after = Some(next),
-                None => return Ok(all),
+        for tenant in self.ground.store.tenants().await? {
+            let mut query = DeliveryQuery { limit: 250, ..DeliveryQuery::default() };
+            loop {
+                let listed = self.ground.store.deliveries(tenant.id, query.clone()).await?;
+                all.extend(listed.rows);
+                match listed.next {
+                    Some(next) => query.after = Some(next),
+                    None => break,
+                }
             }
         }
+        Ok(all)
     }
 
-    async fn unfinished(&self) -> Vec<DeliveryRecord> {
-        let ended = |state: State| match state {
-            State::Delivered | State::Failed | State::Dead | State::Cancelled => true,
-            State::Pending | State::Retrying | State::InFlight => false,
-        };
-        let all = self.deliveries().await.unwrap_or_default();
-        all.into_iter().filter(|record| !ended(record.state)).collect()
+    /// Whether anything of any tenant has still to end.
+    async fn is_unfinished(&self) -> bool {
+        let totals = self.ground.store.totals().await.unwrap_or_default();
+        totals.into_iter().any(|(state, count)| count > 0 && !state.is_terminal())
     }
 
-    fn work(self: &Arc<Self>) -> Vec<tokio::task::JoinHandle<()>> {
+    /// Everybody who takes what is not pushed to a URL.
+    fn take(self: &Arc<Self>) -> Vec<JoinHandle<()>> {
         let plans = self.scenario.endpoints.iter().enumerate();
-        let pulled = plans.filter(|(_, plan)| plan.taker == Taker::Workers);
-        pulled.map(|(index, _)| tokio::spawn(working::work(Arc::clone(self), index))).collect()
+        plans
+            .filter_map(|(index, plan)| match plan.taker {
+                Taker::Url => None,
+                Taker::Workers => Some(tokio::spawn(working::work(Arc::clone(self), index))),
+                Taker::Hub => Some(tokio::spawn(relaying::relay(Arc::clone(self), index))),
+            })
+            .collect()
+    }
+
+    fn hub(&self, index: usize) -> Option<HubId> {
+        self.hubs.lock().get(&index).copied()
+    }
+
+    /// Whether nothing goes wrong any more, or ever did.
+    fn is_well(&self) -> bool {
+        self.healed.load(Ordering::Relaxed)
     }
 
     fn is_running(&self, index: usize) -> bool {
@@ -258,14 +310,11 @@ impl World {
     }
 }
 
-/// Every endpoint listens to every event, or to those of its own.
-fn spec(index: usize, plan: &EndpointPlan) -> Spec {
+/// Every endpoint listens to every event.
+fn spec(index: usize, plan: &EndpointPlan, destination: Destination) -> Spec {
     Spec {
         name: Some(format!("endpoint {index}")),
-        destination: match plan.taker {
-            Taker::Url => Destination::Url(format!("https://sim.example.com/{index}")),
-            Taker::Workers => Destination::Pull,
-        },
+        destination,
         event_types: vec![Pattern::Any],
         sources: Vec::new(),
         filter: None,
@@ -278,37 +327,5 @@ fn spec(index: usize, plan: &EndpointPlan) -> Spec {
         signing: Scheme::default(),
         format: None,
         metadata: serde_json::Map::new(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Worlds of one node that the tests live through: unoptimised, each takes seconds.
-    /// `cargo run --profile sim -p postrider-sim -- --seeds N` goes through more, and through those of
-    /// several nodes.
-    const WORLDS: usize = 5;
-
-    fn worlds() -> impl Iterator<Item = Scenario> {
-        (0..).map(Scenario::of).filter(|scenario| scenario.nodes == 1)
-    }
-
-    #[test]
-    fn what_must_hold_holds_in_every_world() {
-        for scenario in worlds().take(WORLDS) {
-            let ended = run(&scenario).expect("a world");
-            let seed = scenario.seed;
-            let again = format!("cargo run --profile sim -p postrider-sim -- --seed {seed}");
-            assert_eq!(ended.violations, [] as [String; 0], "{again}");
-        }
-    }
-
-    #[test]
-    fn the_same_seed_is_the_same_world() {
-        let scenario = worlds().find(|scenario| !scenario.is_calm()).expect("a troubled world");
-        let both = [run(&scenario), run(&scenario)].map(|ended| ended.expect("a world"));
-        let [first, second] = both.map(|ended| (ended.fingerprint, ended.lasted));
-        assert_eq!(first, second, "seed {}", scenario.seed);
     }
 }

@@ -29,3 +29,33 @@ pub(super) fn check(remains: &Remains) -> Vec<String> {
         .collect()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::made::{self, arrival, attempt, minute};
+    use super::*;
+
+    #[test]
+    fn nothing_follows_a_success_but_what_was_on_its_way() {
+        for (seconds, complains) in [(10, false), (31, true)] {
+            let remains = made::remains(|history| {
+                history.changes = vec![attempt(1, 0, 1, minute(1), State::Delivered)];
+                let second = minute(1).plus(Duration::from_secs(seconds));
+                history.arrivals = vec![arrival(1, 0, minute(1)), arrival(1, 0, second)];
+            });
+            assert_eq!(!check(&remains).is_empty(), complains, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn a_success_that_was_not_recorded_is_none() {
+        let remains = made::remains(|history| {
+            history.changes = vec![attempt(1, 0, 1, minute(1), State::Delivered)];
+            history.changes[0].applied = false;
+            history.arrivals = vec![arrival(1, 0, minute(1)), arrival(1, 0, minute(9))];
+        });
+        assert_eq!(check(&remains), [] as [&str; 0]);
+    }
+}

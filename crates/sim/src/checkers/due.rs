@@ -4,28 +4,49 @@ use std::collections::BTreeMap;
 
 use postrider_core::State;
 
+use crate::history::Change;
 use crate::world::Remains;
 
 pub(super) fn check(remains: &Remains) -> Vec<String> {
     remains.chronicle.read(|history| {
-        let mut due = BTreeMap::new();
+        let mut dues: BTreeMap<_, (_, &Change)> = BTreeMap::new();
         let mut found = Vec::new();
         for change in history.changes.iter().filter(|change| change.applied) {
-            if let (Some((number, started)), Some(due)) =
-                (change.attempt, due.get(&change.delivery))
+            if let (Some((number, started)), Some((due, since))) =
+                (change.attempt, dues.get(&change.delivery))
                 && started < *due
             {
                 found.push(format!(
-                    "no attempt before its time: attempt {number} of {} began at {started}, due {due}",
-                    change.delivery
+                    "no attempt before its time: attempt {number} of {} began at {started} by its clock (settled at {}), due {due} ({:?} to {:?} at {})",
+                    change.delivery, change.at, since.from, since.to, since.at
                 ));
             }
             // While it is leased, it is the end of the lease that has a time.
             match change.due.filter(|_| change.to != State::InFlight) {
-                Some(at) => due.insert(change.delivery, at),
-                None => due.remove(&change.delivery),
+                Some(at) => dues.insert(change.delivery, (at, change)),
+                None => dues.remove(&change.delivery),
             };
         }
         found
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made::{self, attempt, minute};
+    use super::*;
+
+    #[test]
+    fn a_retry_waits_for_its_time() {
+        for (began, complains) in [(9, true), (10, false), (11, false)] {
+            let remains = made::remains(|history| {
+                let failed = attempt(1, 0, 1, minute(1), State::Retrying);
+                history.changes = vec![
+                    made::due(failed, minute(10)),
+                    attempt(1, 0, 2, minute(began), State::Delivered),
+                ];
+            });
+            assert_eq!(!check(&remains).is_empty(), complains, "{began}");
+        }
+    }
 }

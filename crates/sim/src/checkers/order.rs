@@ -58,3 +58,36 @@ pub(super) fn check(remains: &Remains) -> Vec<String> {
         found
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::made::{self, arrival, attempt, minute, record};
+    use super::*;
+
+    /// Two events of one line; the first comes at minute 1 and ends at minute 5.
+    fn world(ordering: Ordering, lines: [&str; 2], second_came: u64) -> Vec<String> {
+        let mut remains = made::remains(|history| {
+            history.arrivals = vec![arrival(1, 0, minute(1)), arrival(2, 0, minute(second_came))];
+            history.changes = vec![
+                attempt(1, 0, 1, minute(5), State::Dead),
+                attempt(2, 0, 1, minute(9), State::Delivered),
+            ];
+        });
+        remains.scenario.endpoints[0].ordering = ordering;
+        remains.deliveries = vec![record(1, 0), record(2, 0)];
+        for (record, line) in remains.deliveries.iter_mut().zip(lines) {
+            record.line = Some(line.to_owned());
+        }
+        check(&remains)
+    }
+
+    #[test]
+    fn the_next_one_waits_until_the_one_before_has_ended() {
+        let nothing = [] as [&str; 0];
+        assert_eq!(world(Ordering::Fifo, ["", ""], 6), nothing);
+        assert_eq!(world(Ordering::Fifo, ["", ""], 4).len(), 1);
+        assert_eq!(world(Ordering::FifoByKey, ["a", "a"], 4).len(), 1);
+        assert_eq!(world(Ordering::FifoByKey, ["a", "b"], 4), nothing);
+        assert_eq!(world(Ordering::None, ["", ""], 4), nothing);
+    }
+}

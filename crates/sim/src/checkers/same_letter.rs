@@ -23,3 +23,32 @@ pub(super) fn check(remains: &Remains) -> Vec<String> {
         found
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::super::made::{self, arrival, body, minute};
+    use super::*;
+    use crate::history::Arrival;
+
+    #[test]
+    fn every_attempt_is_the_same_and_signed() {
+        let second = || arrival(1, 0, minute(2));
+        let mut unsigned = second();
+        unsigned.headers.clear();
+        unsigned.headers.insert("postrider-attempt", HeaderValue::from_static("2"));
+        let cases = [
+            (second(), false),
+            (Arrival { body: body(2), ..second() }, true),
+            (Arrival { webhook_id: "another".to_owned(), ..second() }, true),
+            (unsigned, true),
+        ];
+        for (second, complains) in cases {
+            let shown = format!("{second:?}");
+            let remains =
+                made::remains(|history| history.arrivals = vec![arrival(1, 0, minute(1)), second]);
+            assert_eq!(!check(&remains).is_empty(), complains, "{shown}");
+        }
+    }
+}

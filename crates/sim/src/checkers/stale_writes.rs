@@ -34,3 +34,44 @@ pub(super) fn check(remains: &Remains) -> Vec<String> {
         found
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use postrider_core::Lane;
+    use postrider_store::fleet::{Charge, Tenure};
+
+    use super::super::made::{self, attempt, minute};
+    use super::*;
+    use crate::history::Change;
+
+    #[test]
+    fn each_change_is_made_upon_the_one_before() {
+        let first = || attempt(1, 0, 1, minute(1), State::Retrying);
+        let second = || attempt(1, 0, 2, minute(2), State::Delivered);
+        let stale = || Change { fence: 0, ..second() };
+        let refused = Change { applied: false, ..stale() };
+        for (changes, complains) in [
+            (vec![first(), second()], false),
+            (vec![first(), stale()], true),
+            (vec![first(), refused, second()], false),
+        ] {
+            let shown = format!("{changes:?}");
+            let remains = made::remains(|history| history.changes = changes);
+            assert_eq!(!check(&remains).is_empty(), complains, "{shown}");
+        }
+    }
+
+    #[test]
+    fn whoever_had_a_lane_before_changes_nothing_of_it() {
+        let in_epoch = |number, epoch| Change {
+            tenure: Some(Tenure { charge: Charge::Lane(Lane(3)), epoch }),
+            ..attempt(number, 0, 1, minute(1), State::Delivered)
+        };
+        for (epochs, complains) in [([1, 2], false), ([2, 2], false), ([2, 1], true)] {
+            let remains = made::remains(|history| {
+                history.changes = vec![in_epoch(1, epochs[0]), in_epoch(2, epochs[1])];
+            });
+            assert_eq!(!check(&remains).is_empty(), complains, "{epochs:?}");
+        }
+    }
+}

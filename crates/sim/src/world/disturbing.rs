@@ -1,5 +1,6 @@
-//! What befalls whole nodes: crashes, pauses beyond their leases, clocks that jump, disks that fill,
-//! cables that are pulled; and whoever starts dead processes again.
+//! What befalls whole nodes and endpoints: crashes, pauses beyond their leases, clocks that jump, disks
+//! that fill, cables that are pulled, endpoints that fail for a while; and whoever starts dead processes
+//! again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,19 +8,25 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::World;
-use crate::history::FaultKind;
+use crate::hazard::Hazard;
+use crate::history::{FaultKind, Hitch};
 
 const DAY_MS: u64 = 86_400_000;
+const DISTURBANCES: [Hazard; 7] = [
+    Hazard::Crashes,
+    Hazard::Pauses,
+    Hazard::Jumps,
+    Hazard::FullDisks,
+    Hazard::CutOffs,
+    Hazard::Partitions,
+    Hazard::Outages,
+];
 
-/// Starts every process again that has died.
-pub(super) async fn keep_up(world: Arc<World>) {
-    loop {
-        sleep(Duration::from_secs(30)).await;
-        for index in 0..world.scenario.nodes {
-            if world.node(index).is_some_and(|node| !node.is_alive()) {
-                world.restart(index).await;
-            }
-        }
+/// Starts a process again whenever it has died.
+pub(super) async fn keep_up(world: Arc<World>, index: usize) {
+    while let Some(node) = world.node(index) {
+        node.gate.died().await;
+        world.restart(index).await;
     }
 }
 
@@ -28,54 +35,71 @@ pub(super) async fn disturb(world: Arc<World>) {
     let chance = world.chance.apart();
     let chronicle = world.ground.chronicle.clone();
     loop {
-        sleep(
-            every.mul_f64(
-                0.5 + f64::from(u32::try_from(chance.below(1_000)).unwrap_or(0)) / 1_000.0,
-            ),
-        )
-        .await;
+        sleep(every.mul_f64(0.5 + chance.share())).await;
         let index = usize::try_from(chance.below(world.scenario.nodes as u64)).unwrap_or(0);
-        if !world.is_running(index) {
+        let endpoint = chance.below(world.scenario.endpoints.len() as u64);
+        // Twice as long as a lease at the longest, so that some pauses are longer than it.
+        let longest = world.scenario.lease.as_millis().saturating_mul(2);
+        let a_while = chance.between(500, u64::try_from(longest).unwrap_or(60_000));
+        let a_while = Duration::from_millis(a_while);
+        let by_ms = i64::try_from(chance.below(2 * DAY_MS)).unwrap_or(0);
+        let by_ms = by_ms - i64::try_from(DAY_MS).unwrap_or(0);
+        let hazard = chance.choose(&DISTURBANCES).copied().unwrap_or(Hazard::Crashes);
+        // All is drawn before anything is left out, so that leaving one out leaves the others.
+        if world.scenario.without.contains(&hazard) || !world.is_running(index) {
             continue;
         }
         let Some(node) = world.node(index) else { continue };
-        let a_while = Duration::from_millis(chance.between(500, 90_000));
-        match chance.below(6) {
-            0 => {
+        match hazard {
+            Hazard::Crashes => {
                 chronicle.fault(index, FaultKind::Crash);
                 node.gate.kill();
             }
-            1 => {
+            Hazard::Pauses => {
                 chronicle.fault(index, FaultKind::Pause);
                 node.gate.pause();
                 sleep(a_while).await;
                 node.gate.resume();
             }
-            2 => {
+            Hazard::Jumps => {
                 chronicle.fault(index, FaultKind::ClockJump);
-                let by = i64::try_from(chance.below(2 * DAY_MS)).unwrap_or(0);
-                node.setting.jump(by - i64::try_from(DAY_MS).unwrap_or(0));
+                node.setting.jump(by_ms);
                 sleep(a_while).await;
                 node.setting.correct();
             }
-            3 => {
+            Hazard::FullDisks => {
                 chronicle.fault(index, FaultKind::DiskFull);
                 node.weather.fill_disk(true);
                 sleep(a_while).await;
                 node.weather.fill_disk(false);
             }
-            4 => {
+            Hazard::CutOffs => {
                 chronicle.fault(index, FaultKind::CutOff);
                 node.weather.cut_off(true);
                 sleep(a_while).await;
                 node.weather.cut_off(false);
             }
-            _ => {
+            Hazard::Partitions => {
                 chronicle.fault(index, FaultKind::Partition);
                 world.ground.internet.part(index, true);
                 sleep(a_while).await;
                 world.ground.internet.part(index, false);
             }
+            Hazard::Outages => {
+                let endpoint = usize::try_from(endpoint).unwrap_or(0);
+                chronicle.hitch(Hitch::Outage);
+                world.ground.internet.take_down(endpoint, true);
+                sleep(a_while * 10).await;
+                world.ground.internet.take_down(endpoint, false);
+            }
+            Hazard::Refusals
+            | Hazard::Unheard
+            | Hazard::Slowness
+            | Hazard::Loss
+            | Hazard::Delay
+            | Hazard::Duplication
+            | Hazard::Manners
+            | Hazard::Operator => {}
         }
     }
 }

@@ -9,29 +9,31 @@ use tokio::time::{sleep, timeout};
 
 use super::{TENANT, World};
 use crate::history::Submitted;
+use crate::scenario::Scenario;
 
 /// How long a producer waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How often a producer sends the same again before it gives up.
 const TRIES: u32 = 6;
+/// How far off an event may ask to be delivered.
+const LONGEST_PUT_OFF_SECS: u64 = 20_000;
 
 /// Ends when all has been sent.
 pub(super) async fn produce(world: &Arc<World>) {
     let chance = world.chance.apart();
     let events = world.scenario.events;
-    let pace = world.scenario.trouble / u32::try_from(events.max(1)).unwrap_or(u32::MAX);
+    let Scenario { pace, trouble, .. } = world.scenario;
+    // Long enough to be worth waiting for, and over before the world is.
+    let longest = trouble.as_secs().clamp(1, LONGEST_PUT_OFF_SECS);
     let mut sending = tokio::task::JoinSet::new();
     for number in 0..events {
         // Now and then all at once.
         if !chance.once_in(4) {
-            sleep(
-                pace.mul_f64(f64::from(u32::try_from(chance.below(2_000)).unwrap_or(0)) / 1_000.0),
-            )
-            .await;
+            sleep(pace.mul_f64(2.0 * chance.share())).await;
         }
         let key = chance.once_in(2).then(|| format!("key {number}"));
         let now = world.ground.time.now();
-        let later = Duration::from_secs(chance.between(1, 20_000));
+        let later = Duration::from_secs(chance.between(1, longest));
         let submitted = Submitted {
             tenant: TENANT,
             kind: "thing.happened".to_owned(),
@@ -46,7 +48,7 @@ pub(super) async fn produce(world: &Arc<World>) {
     sending.join_all().await;
 }
 
-async fn send(world: Arc<World>, submitted: Submitted) {
+pub(super) async fn send(world: Arc<World>, submitted: Submitted) {
     let chronicle = world.ground.chronicle.clone();
     let submission = Submission {
         kind: submitted.kind.clone(),
@@ -61,14 +63,16 @@ async fn send(world: Arc<World>, submitted: Submitted) {
         headers: Vec::new(),
         trace: None,
     };
-    let repeatable = submitted.key.is_some();
+    let pause = if world.scenario.is_brief() { 10 } else { 60 };
+    let (tenant, repeatable) = (submitted.tenant, submitted.key.is_some());
     let index = chronicle.submitting(submitted);
     for _ in 0..TRIES {
         if let Some(node) = world.any_node() {
-            let accepting = node.engine.accept(TENANT, vec![submission.clone()]);
-            // The word of a process that dies before it can speak is not heard.
+            // A process that stands still takes nothing in, and the word of one that dies before it
+            // can speak is not heard.
             let answer = timeout(PATIENCE, async {
-                let answer = accepting.await;
+                node.gate.pass().await;
+                let answer = node.engine.accept(tenant, vec![submission.clone()]).await;
                 node.gate.pass().await;
                 answer
             });
@@ -86,6 +90,6 @@ async fn send(world: Arc<World>, submitted: Submitted) {
                 Ok(Err(_)) | Err(_) => {}
             }
         }
-        sleep(Duration::from_secs(world.chance.between(1, 60))).await;
+        sleep(Duration::from_secs(world.chance.between(1, pause))).await;
     }
 }

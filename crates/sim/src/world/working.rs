@@ -13,15 +13,17 @@ use crate::history::Arrival;
 
 const LEASE: Duration = Duration::from_mins(1);
 const WAIT: Duration = Duration::from_secs(20);
-/// Between two looks while there is nothing.
+/// Between two looks while there is nothing, where days pass and where minutes do.
 const NAP: Duration = Duration::from_mins(20);
+const BRIEF_NAP: Duration = Duration::from_secs(10);
 
 pub(super) async fn work(world: Arc<World>, index: usize) {
     let chance = world.chance.apart();
+    let nap = if world.scenario.is_brief() { BRIEF_NAP } else { NAP };
     loop {
         let endpoint = world.endpoints.lock().get(index).copied();
         let (Some(node), Some(endpoint)) = (world.any_node(), endpoint) else {
-            sleep(NAP).await;
+            sleep(nap).await;
             continue;
         };
         let wish =
@@ -29,7 +31,7 @@ pub(super) async fn work(world: Arc<World>, index: usize) {
         let leases = timeout(WAIT * 2, node.engine.lease(TENANT, wish)).await;
         let leases = leases.ok().and_then(Result::ok).unwrap_or_default();
         if leases.is_empty() {
-            sleep(NAP).await;
+            sleep(nap).await;
             continue;
         }
         for lease in leases {
@@ -43,11 +45,11 @@ pub(super) async fn work(world: Arc<World>, index: usize) {
                 headers: HeaderMap::new(),
                 body: lease.event.body.clone(),
                 status: None,
+                copied: false,
             });
             sleep(Duration::from_millis(chance.between(1, 5_000))).await;
             let tokens = vec![lease.token];
-            let well = world.frailty.lock().crash == 0;
-            match chance.below(if well { 1 } else { 6 }) {
+            match chance.below(if world.is_well() { 1 } else { 6 }) {
                 // It dies, and the lease runs out.
                 1 => {}
                 2 => {
