@@ -250,11 +250,14 @@ async fn it_is_written_down_every_ten_seconds() {
         gateway.notice(NoticeKind::Delivered).await;
         let before = Told { received: sent - 1, delivered: sent - 1, ..Told::default() };
         assert_eq!(stored(&gateway.engine).await, before, "it has not been long");
+        if sent > 1 {
+            // The ten seconds begin with the first that is counted.
+            gateway.clock.asleep(gateway.clock.now().plus(FLUSH_EVERY), 0).await;
+        }
         gateway.clock.advance(FLUSH_EVERY);
         let all = || Told { received: sent, delivered: sent, ..Told::default() };
         written(&gateway.engine, all()).await;
         assert_eq!(told(&gateway.engine).await, all(), "not twice");
-        gateway.clock.asleep(gateway.clock.now().plus(FLUSH_EVERY), 0).await;
     }
 }
 
