@@ -8,8 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use sha2::{Digest as _, Sha256};
-
-use crate::{cargo, toolchain};
+use xtask::{cargo, toolchain};
 
 const PACKAGE: &str = "axe-core@4.14.0";
 /// Where the tests look for it, from the target folder.

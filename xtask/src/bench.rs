@@ -35,8 +35,8 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
+use xtask::cargo;
 
-use crate::cargo;
 pub(crate) use peer::{PassArguments, serve_null, serve_pass};
 use report::{Row, Verdict, table};
 
@@ -170,7 +170,7 @@ pub(crate) struct Setting {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let wanted = arguments.wanted()?;
     if arguments.store == Backend::Postgres {
-        crate::postgres::require()?;
+        xtask::postgres::require()?;
     }
     if cfg!(debug_assertions) && !arguments.as_built {
         return run_optimised(arguments);

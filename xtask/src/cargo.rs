@@ -6,16 +6,18 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-/// The root of the repository: the parent of this package.
-pub(crate) fn root() -> PathBuf {
+/// The root of the repository: above the package that is run, whichever that is, the folder that has
+/// the lock file.
+pub fn root() -> PathBuf {
     let package = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-    package.parent().map_or_else(|| package.clone(), Path::to_path_buf)
+    let root = package.ancestors().find(|folder| folder.join("Cargo.lock").is_file());
+    root.unwrap_or(&package).to_owned()
 }
 
 /// The cargo that runs this task, in the root, without what `cargo run` told this package about
 /// itself: build scripts that watch those variables would run again for nothing.
-pub(crate) fn command(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
+pub fn command(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
     command.args(arguments).current_dir(root());
@@ -33,7 +35,7 @@ pub(crate) fn command(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) ->
 }
 
 /// Where cargo puts what it builds.
-pub(crate) fn target() -> Result<PathBuf> {
+pub fn target() -> Result<PathBuf> {
     let metadata = output(command(["metadata", "--format-version", "1", "--no-deps"]))?;
     let metadata: serde_json::Value = serde_json::from_str(&metadata)?;
     let folder = metadata["target_directory"].as_str();
@@ -41,7 +43,7 @@ pub(crate) fn target() -> Result<PathBuf> {
 }
 
 /// Runs a command with this terminal and fails, naming it, when it does.
-pub(crate) fn run(mut command: Command) -> Result<()> {
+pub fn run(mut command: Command) -> Result<()> {
     let said = say(&command);
     let status = command.status().with_context(|| format!("`{said}` could not be started"))?;
     ensure!(status.success(), "`{said}` failed ({status})");
@@ -49,7 +51,7 @@ pub(crate) fn run(mut command: Command) -> Result<()> {
 }
 
 /// Runs a command and returns what it printed; its errors go to this terminal.
-pub(crate) fn output(mut command: Command) -> Result<String> {
+pub fn output(mut command: Command) -> Result<String> {
     let said = say(&command);
     let output = command
         .stderr(Stdio::inherit())

@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use xtask::{cargo, chromium, postgres, toolchain};
 
-use crate::{axe, cargo, chromium, postgres, promtool, python, soak, tidy, toolchain, torture};
+use crate::{axe, promtool, python, soak, tidy, torture};
 
 /// Worlds that the simulation lives through.
 const SEEDS: &str = "200";

@@ -11,7 +11,7 @@ const PROGRAMS: [(&str, &[&str]); 2] = [
 ];
 
 /// Finds Chromium and its driver, and installs them where that needs no question: as root, with apt.
-pub(crate) fn require() -> Result<()> {
+pub fn require() -> Result<()> {
     if !is_there() {
         toolchain::install(
             &["chromium", "chromium-driver"],

@@ -4,8 +4,7 @@
 use std::fs;
 
 use anyhow::{Context as _, Result};
-
-use crate::cargo;
+use xtask::cargo;
 
 /// The packages and tests that write: docs/state-machine.md, docs/openapi.json, docs/metrics.md,
 /// docs/configuration.md and docs/cli.md.

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
-
-use crate::cargo;
+use xtask::cargo;
 
 /// What drives the fuzzer that comes with the compiler. It asks for flags that are not stable, which
 /// the stable compiler takes if it is told to.

@@ -2,22 +2,18 @@
 
 mod axe;
 mod bench;
-mod cargo;
 mod check;
-mod chromium;
 mod docs;
 mod fuzz;
 mod history;
 mod mutants;
 mod newcomer;
 mod package;
-mod postgres;
 mod promtool;
 mod python;
 mod screenshots;
 mod soak;
 mod tidy;
-mod toolchain;
 mod torture;
 #[allow(dead_code, reason = "the tests of the dashboard need the rest")]
 #[path = "../../crates/cli/tests/browser/webdriver.rs"]

@@ -6,8 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-
-use crate::cargo;
+use xtask::cargo;
 
 /// From nothing to a delivered webhook, build included.
 const PROMISED: Duration = Duration::from_mins(5);

@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-
-use crate::{cargo, toolchain};
+use xtask::{cargo, toolchain};
 
 const TARGET: &str = "x86_64-unknown-linux-musl";
 /// With everything that makes it faster, and without what only debuggers want.

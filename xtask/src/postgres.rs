@@ -10,7 +10,7 @@ use crate::toolchain;
 const CREATE_CLUSTER: &str = "/etc/postgresql-common/createcluster.conf";
 
 /// Finds the programs of a server, and installs them where that needs no question: as root, with apt.
-pub(crate) fn require() -> Result<()> {
+pub fn require() -> Result<()> {
     if programs().is_none() {
         let settings = Path::new(CREATE_CLUSTER);
         if toolchain::is_root() && !settings.exists() {
@@ -31,7 +31,7 @@ pub(crate) fn require() -> Result<()> {
 }
 
 /// The folder of the server's programs: Debian keeps them out of the way, by version.
-pub(crate) fn programs() -> Option<PathBuf> {
+pub fn programs() -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let path = std::env::var_os("PATH").unwrap_or_default();
     versions

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
+use xtask::{cargo, toolchain};
 
 use crate::python::{Gateway, KEY};
-use crate::{cargo, toolchain};
 
 const RULES: &str = "ops/prometheus/postrider-alerts.yml";
 const RULES_TEST: &str = "ops/prometheus/postrider-alerts-test.yml";

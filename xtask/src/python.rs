@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
-
-use crate::{cargo, toolchain};
+use xtask::{cargo, toolchain};
 
 const REQUIREMENTS: &str = "xtask/python/requirements.txt";
 pub(crate) const KEY: &str = "pr_xtask_0123456789abcdefghijklmnopqrstuvwxyz";

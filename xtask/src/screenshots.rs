@@ -11,9 +11,9 @@ use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
+use xtask::{cargo, chromium};
 
 use crate::webdriver::{Browser, Scheme, Screen};
-use crate::{cargo, chromium};
 use stage::{KEY, Stage};
 
 const FOLDER: &str = "docs/images";

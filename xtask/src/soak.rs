@@ -24,8 +24,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use serde_json::json;
+use xtask::{cargo, postgres};
 
-use crate::{bench, cargo, postgres};
+use crate::bench;
 use chart::Chart;
 use findings::{Finding, Judged, Weight, judge, table};
 use stand::{Setting, Store};

@@ -9,8 +9,7 @@ mod sources;
 use std::fs;
 
 use anyhow::{Context, Result, ensure};
-
-use crate::cargo;
+use xtask::cargo;
 
 /// Prints every violation there is, then fails if there was one.
 pub(crate) fn check() -> Result<()> {

@@ -8,7 +8,7 @@ use crate::cargo;
 
 /// Finds a C compiler, rustfmt and clippy. A missing C compiler is installed where that needs no
 /// question: as root, with apt. Everything else is named, with the package that brings it.
-pub(crate) fn require() -> Result<()> {
+pub fn require() -> Result<()> {
     if !answers(&mut c_compiler()) {
         install_c_compiler()?;
         ensure!(answers(&mut c_compiler()), "the installed C compiler does not answer");
@@ -40,7 +40,7 @@ fn install_c_compiler() -> Result<()> {
 }
 
 /// Finds a Python that can make environments, and installs it where that needs no question.
-pub(crate) fn require_python() -> Result<()> {
+pub fn require_python() -> Result<()> {
     let can_make = || answers(Command::new("python3").args(["-c", "import venv, ensurepip"]));
     if !can_make() {
         install(
@@ -54,7 +54,7 @@ pub(crate) fn require_python() -> Result<()> {
 }
 
 /// Installs Debian packages as root, or says `otherwise` what to install.
-pub(crate) fn install(packages: &[&str], otherwise: &'static str) -> Result<()> {
+pub fn install(packages: &[&str], otherwise: &'static str) -> Result<()> {
     if !is_root() || !answers(Command::new("apt-get").arg("--version")) {
         bail!(otherwise);
     }
@@ -66,11 +66,11 @@ pub(crate) fn install(packages: &[&str], otherwise: &'static str) -> Result<()> 
     cargo::run(install)
 }
 
-pub(crate) fn is_root() -> bool {
+pub fn is_root() -> bool {
     Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
 
-pub(crate) fn answers(command: &mut Command) -> bool {
+pub fn answers(command: &mut Command) -> bool {
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())

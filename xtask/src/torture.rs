@@ -35,12 +35,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
+use xtask::cargo;
 
 use self::database::Server;
 use self::kind::{Kind, Store};
 use self::report::{Played, Report};
 use self::round::Plan;
-use crate::cargo;
 
 /// The longest that one round may take.
 const PLAYED_WITHIN: Duration = Duration::from_mins(10);

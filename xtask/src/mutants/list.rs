@@ -358,8 +358,9 @@ mod tests {
     use std::collections::BTreeSet;
     use std::fs;
 
+    use xtask::cargo;
+
     use super::*;
-    use crate::cargo;
 
     #[test]
     fn every_checker_has_a_mutant_and_every_mutant_a_checker() {

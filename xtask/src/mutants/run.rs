@@ -6,10 +6,10 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use xtask::cargo;
 
 use super::list::Mutant;
 use super::tree::Tree;
-use crate::cargo;
 
 /// A broken product may go round in circles: it is not waited for any longer.
 const LONGEST: Duration = Duration::from_mins(20);

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use xtask::cargo;
 
 use super::list::{Edit, Mutant};
-use crate::cargo;
 
 #[derive(Debug)]
 pub(super) struct Tree {

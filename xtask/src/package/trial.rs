@@ -7,8 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
-
-use crate::{cargo, toolchain};
+use xtask::{cargo, toolchain};
 
 /// Where the gateway under trial listens. It has a network of its own, so nobody else can be there.
 const GATEWAY: &str = "http://127.0.0.1:7070";

@@ -4,8 +4,7 @@ use std::collections::HashSet;
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
-
-use crate::cargo;
+use xtask::cargo;
 
 #[derive(Debug)]
 pub(crate) struct Packages {

@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn the_committed_policy_is_well_formed() {
-        let path = crate::cargo::root().join("deny.toml");
+        let path = xtask::cargo::root().join("deny.toml");
         let text = std::fs::read_to_string(path).expect("deny.toml is in the root");
         let policy = parse(&text).expect("well formed");
         assert!(policy.allowed_licences.iter().any(|licence| licence == "Apache-2.0"));

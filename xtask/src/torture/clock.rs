@@ -6,8 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
-
-use crate::toolchain;
+use xtask::toolchain;
 
 /// The variant for programs with threads.
 const LIBRARY: &str = "faketime/libfaketimeMT.so.1";

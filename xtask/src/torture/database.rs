@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use xtask::{cargo, postgres};
 
 use super::cluster::{Cluster, Disk, USER};
-use crate::{cargo, postgres};
 
 /// Stopped, and its folder gone, when the last of its databases is dropped.
 pub(crate) struct Server {

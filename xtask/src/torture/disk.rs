@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-
-use crate::{cargo, toolchain};
+use xtask::{cargo, toolchain};
 
 /// Enough for a round and the log of its writes, little enough to be filled in a moment.
 const SIZE: &str = "160m";

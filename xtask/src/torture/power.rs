@@ -18,11 +18,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use xtask::toolchain;
 
 use super::random::Random;
 use super::report::Played;
 use super::round::Plan;
-use crate::toolchain;
 use disk::{Disk, Survival};
 use history::{FileId, History, Moment, Subject};
 use record::Recording;

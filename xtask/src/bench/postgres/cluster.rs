@@ -13,11 +13,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use xtask::postgres::programs;
 
 use super::super::gateway::tail;
 use super::super::process::family_processor;
 use super::session::Session;
-use crate::postgres::programs;
 
 /// What is set beyond the way in; all else is as `initdb` leaves it, above all what keeps a commit.
 pub(crate) const SETTINGS: &[&str] = &["shared_buffers = 256MB", "max_wal_size = 4GB"];
