@@ -5,10 +5,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use xtask::{cargo, chromium, postgres, toolchain};
 
-use crate::{axe, promtool, python, soak, tidy, torture};
+use crate::{axe, promtool, python, tidy, trials};
 
 /// Worlds that the simulation lives through.
 const SEEDS: &str = "200";
+
+/// Rounds of torture on either store, and what each round is like.
+const ROUNDS: [[&str; 4]; 2] =
+    [["--store", "sqlite", "--rounds", "20"], ["--store", "postgres", "--rounds", "6"]];
+const ROUND: [&str; 6] = ["--seconds", "1", "--rate", "200", "--cuts", "3"];
 
 pub(crate) fn run() -> Result<()> {
     toolchain::require()?;
@@ -36,8 +41,13 @@ pub(crate) fn run() -> Result<()> {
         let worlds = ["run", "--profile", "sim", "--locked", "-p", "postrider-sim", "--"];
         cargo::run(cargo::command(worlds.into_iter().chain(["--seeds", SEEDS])))
     })?;
-    step("torture", torture::in_tests)?;
-    step("soak", soak::in_tests)?;
+    step("torture", || {
+        for rounds in ROUNDS {
+            trials::run(["torture"].into_iter().chain(rounds).chain(ROUND))?;
+        }
+        Ok(())
+    })?;
+    step("soak", || trials::run(["soak", "--short"]))?;
     step("libraries", python::check_libraries)?;
     step("schema", python::check_schema)?;
     step("prometheus", promtool::check)?;

@@ -1,10 +1,9 @@
-//! The generated pages: written by the tests that compare them, told to write instead; and the guide, as
-//! a folder of files that any web server can show.
+//! The generated pages: written by the tests that compare them, told to write instead; and the guide.
 
-use std::fs;
-
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use xtask::cargo;
+
+use crate::trials;
 
 /// The packages and tests that write: docs/state-machine.md, docs/openapi.json, docs/metrics.md,
 /// docs/configuration.md and docs/cli.md.
@@ -23,19 +22,5 @@ pub(crate) fn write() -> Result<()> {
         cargo::run(command)?;
     }
     // Built anew: the pages above are part of it.
-    cargo::run(cargo::command(["run", "--quiet", "--package", "xtask", "--", "guide"]))
-}
-
-/// What the gateway serves at /docs/guide, under target/guide.
-pub(crate) fn write_guide() -> Result<()> {
-    let folder = cargo::target()?.join("guide");
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
-    }
-    fs::create_dir_all(&folder)?;
-    for (name, text) in postrider_server::guide() {
-        fs::write(folder.join(&name), text).with_context(|| name.clone())?;
-    }
-    println!("the guide: {}", folder.join("index.html").display());
-    Ok(())
+    trials::run(["guide"])
 }

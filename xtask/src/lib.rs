@@ -1,7 +1,8 @@
-//! The parts of `cargo xtask` that other programs of this repository use, too: running cargo, and
-//! finding what the machine needs for the checks.
+//! The parts of `cargo xtask` that crates/trials uses, too: running cargo, finding what the machine
+//! needs for the checks, and what tasks are called.
 
 pub mod cargo;
 pub mod chromium;
 pub mod postgres;
+pub mod tasks;
 pub mod toolchain;

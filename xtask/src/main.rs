@@ -1,34 +1,31 @@
 //! `cargo xtask`: the checks, the benchmarks and the generated pages of this repository.
 
 mod axe;
-mod bench;
 mod check;
 mod docs;
 mod fuzz;
-mod history;
 mod mutants;
 mod newcomer;
 mod package;
 mod promtool;
 mod python;
-mod screenshots;
-mod soak;
 mod tidy;
-mod torture;
-#[allow(dead_code, reason = "the tests of the dashboard need the rest")]
-#[path = "../../crates/cli/tests/browser/webdriver.rs"]
-mod webdriver;
+mod trials;
 
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::Parser;
-
-/// The binary's own, so that what the bench holds it against is as fast.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+use xtask::tasks;
 
 #[derive(Debug, Parser)]
-#[command(name = "xtask", bin_name = "cargo xtask", about, arg_required_else_help = true)]
+#[command(
+    name = "xtask",
+    bin_name = "cargo xtask",
+    about,
+    arg_required_else_help = true,
+    disable_help_subcommand = true
+)]
 struct Arguments {
     #[command(subcommand)]
     task: Task,
@@ -40,12 +37,12 @@ enum Task {
     Test,
     /// Run only the checks of the repository itself: edges, licences, leftovers
     Tidy,
-    /// Measure the gateway against what the machine can do, side by side
-    Bench(bench::Arguments),
-    /// Kill, stop, starve and cut off the real gateway under load, and count what was lost
-    Torture(torture::Arguments),
-    /// Keep the gateway under load for long, overload it, let a herd loose on it
-    Soak(soak::Arguments),
+    #[command(about = tasks::BENCH, disable_help_flag = true)]
+    Bench(trials::Arguments),
+    #[command(about = tasks::TORTURE, disable_help_flag = true)]
+    Torture(trials::Arguments),
+    #[command(about = tasks::SOAK, disable_help_flag = true)]
+    Soak(trials::Arguments),
     /// Break rules on purpose, one by one, and see the simulation's checkers complain
     MutantsSim(mutants::Arguments),
     /// Throw made-up bytes at everything that reads bytes, for minutes
@@ -56,41 +53,42 @@ enum Task {
     Package,
     /// Clone into an empty folder, build there, and go through the README with what was built
     Newcomer,
-    /// Photograph the pages of the dashboard that the README shows, under docs/images/
-    Screenshots,
-    /// The guide as a folder of files (run by `docs`)
-    #[command(hide = true)]
-    Guide,
-    /// The server that acknowledges and stores nothing (started by `bench`)
-    #[command(hide = true)]
-    BenchNull,
-    /// The server that pushes onwards and stores nothing (started by `bench`)
-    #[command(hide = true)]
-    BenchPass(bench::PassArguments),
+    #[command(about = tasks::SCREENSHOTS, disable_help_flag = true)]
+    Screenshots(trials::Arguments),
+    /// Print this message or the help of the given subcommand(s)
+    Help {
+        #[arg(value_name = "COMMAND")]
+        task: Option<String>,
+    },
 }
 
 fn main() -> ExitCode {
-    let outcome = match Arguments::parse().task {
+    match run(Arguments::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> Result<()> {
+    match task {
         Task::Test => check::run(),
         Task::Tidy => tidy::check(),
-        Task::Bench(arguments) => bench::run(&arguments),
-        Task::Torture(arguments) => torture::run(&arguments),
-        Task::Soak(arguments) => soak::run(&arguments),
+        Task::Bench(arguments) => trials::replace("bench", &arguments),
+        Task::Torture(arguments) => trials::replace("torture", &arguments),
+        Task::Soak(arguments) => trials::replace("soak", &arguments),
         Task::MutantsSim(arguments) => mutants::run(&arguments),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::Docs => docs::write(),
         Task::Package => package::run(),
         Task::Newcomer => newcomer::run(),
-        Task::Screenshots => screenshots::take(),
-        Task::Guide => docs::write_guide(),
-        Task::BenchNull => bench::serve_null(),
-        Task::BenchPass(arguments) => bench::serve_pass(&arguments),
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+        Task::Screenshots(arguments) => trials::replace("screenshots", &arguments),
+        // As if it was asked for by the flag, which each task has, wherever it is.
+        Task::Help { task } => {
+            let line = ["xtask".to_owned()].into_iter().chain(task);
+            run(Arguments::parse_from(line.chain(["--help".to_owned()])).task)
         }
     }
 }

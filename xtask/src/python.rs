@@ -12,6 +12,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 use xtask::{cargo, toolchain};
 
+use crate::trials;
+
 const REQUIREMENTS: &str = "xtask/python/requirements.txt";
 pub(crate) const KEY: &str = "pr_xtask_0123456789abcdefghijklmnopqrstuvwxyz";
 const READY_WITHIN: Duration = Duration::from_mins(1);
@@ -70,8 +72,7 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     pub(crate) fn start() -> Result<Self> {
-        cargo::run(cargo::command(["build", "--locked", "--package", "postrider-cli"]))?;
-        let binary = cargo::target()?.join("debug/postrider");
+        let binary = trials::gateway()?;
         let data = tempfile::tempdir()?;
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let child = Command::new(binary)

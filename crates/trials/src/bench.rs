@@ -26,17 +26,16 @@ pub(crate) mod store_cycle;
 mod workers;
 
 use std::fs;
-use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 use xtask::cargo;
 
+use crate::programs;
 pub(crate) use peer::{PassArguments, serve_null, serve_pass};
 use report::{Row, Verdict, table};
 
@@ -172,18 +171,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.store == Backend::Postgres {
         xtask::postgres::require()?;
     }
-    if cfg!(debug_assertions) && !arguments.as_built {
-        return run_optimised(arguments);
-    }
-    if !arguments.as_built {
-        build()?;
-    }
-    let built = std::env::current_exe()?;
-    let built = built.parent().context("this program is in no folder")?;
+    let binary = if arguments.as_built {
+        programs::gateway()?
+    } else if cfg!(debug_assertions) {
+        return programs::run_optimised();
+    } else {
+        programs::packaged_gateway()?
+    };
     // Beside the binaries rather than in the system's temporary folder, which may be memory.
-    let folder = tempfile::Builder::new().prefix("bench-").tempdir_in(built)?;
+    let folder = tempfile::Builder::new().prefix("bench-").tempdir_in(programs::folder()?)?;
     let setting = Setting {
-        binary: built.join("postrider"),
+        binary,
         folder: folder.path().to_owned(),
         warm_up: Duration::from_secs(if arguments.quick { 1 } else { 2 }),
         brief: Duration::from_secs(if arguments.quick { 3 } else { 10 }),
@@ -193,12 +191,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         waiting: if arguments.quick { 500_000 } else { 5_000_000 },
         shown: if arguments.quick { 100_000 } else { 1_000_000 },
     };
-    let binary = setting.binary.display();
-    ensure!(setting.binary.is_file(), "{binary} is not there: build it first");
-    let json_path = arguments
-        .json
-        .clone()
-        .unwrap_or_else(|| built.parent().unwrap_or(built).join(arguments.store.result_file()));
+    let json_path = match &arguments.json {
+        Some(path) => path.clone(),
+        None => cargo::target()?.join(arguments.store.result_file()),
+    };
 
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let rows = runtime.block_on(async {
@@ -221,36 +217,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let short = rows.iter().filter(|row| row.verdict == Verdict::Short).count();
     println!("\n{short} of {} figures short; written to {}", rows.len(), json_path.display());
     Ok(())
-}
-
-/// As it is packaged.
-pub(crate) const PROFILE: &str = "dist";
-
-/// Both programs in one build: built one by one they would differ in features, and each build would
-/// undo the other.
-pub(crate) fn build() -> Result<()> {
-    let both = ["build", "--profile", PROFILE, "--package", "postrider-cli", "--package", "xtask"];
-    cargo::run(cargo::command(both))
-}
-
-/// The same task from an optimised build, in this process's place, so that signals reach it.
-fn run_optimised(arguments: &Arguments) -> Result<()> {
-    build()?;
-    let this = std::env::current_exe()?;
-    let profiles = this.parent().and_then(Path::parent).context("this program is in no folder")?;
-    let mut command = Command::new(profiles.join(PROFILE).join("xtask"));
-    command.args(["bench", "--store", &name(&arguments.store)]).current_dir(cargo::root());
-    // The root is cargo's folder; the path was meant from here.
-    if let Some(path) = &arguments.json {
-        command.arg("--json").arg(std::path::absolute(path)?);
-    }
-    if arguments.quick {
-        command.arg("--quick");
-    }
-    for measure in &arguments.only {
-        command.args(["--only", &name(measure)]);
-    }
-    Err(command.exec()).context("the optimised build could not be started")
 }
 
 async fn measure_all(setting: &Setting, store: Backend, wanted: &[Measure]) -> Result<Vec<Row>> {

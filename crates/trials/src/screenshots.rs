@@ -13,6 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 use xtask::{cargo, chromium};
 
+use crate::programs;
 use crate::webdriver::{Browser, Scheme, Screen};
 use stage::{KEY, Stage};
 
@@ -37,8 +38,7 @@ struct Shot<'a> {
 
 pub(crate) fn take() -> Result<()> {
     chromium::require()?;
-    cargo::run(cargo::command(["build", "--locked", "--package", "postrider-cli"]))?;
-    let binary = cargo::target()?.join("debug/postrider");
+    let binary = programs::gateway()?;
     let folder = cargo::root().join(FOLDER);
     fs::create_dir_all(&folder)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

@@ -9,7 +9,7 @@ mod audit;
 mod checker;
 mod clock;
 #[allow(dead_code, reason = "the store's own tests need the rest")]
-#[path = "../../crates/store/tests/postgres/cluster.rs"]
+#[path = "../../store/tests/postgres/cluster.rs"]
 mod cluster;
 mod database;
 mod disk;
@@ -41,16 +41,11 @@ use self::database::Server;
 use self::kind::{Kind, Store};
 use self::report::{Played, Report};
 use self::round::Plan;
+use crate::programs;
 
 /// The longest that one round may take.
 const PLAYED_WITHIN: Duration = Duration::from_mins(10);
 const MAX_NODES: usize = 9;
-
-/// Rounds in the test run, and for how long each has faults.
-const TEST_ROUNDS: [(Store, u64); 2] = [(Store::Sqlite, 20), (Store::Postgres, 6)];
-const TEST_SECONDS: f64 = 1.0;
-const TEST_RATE: u32 = 200;
-const TEST_CUTS: usize = 3;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -90,22 +85,6 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    fn of_tests(store: Store, rounds: u64) -> Self {
-        Self {
-            store,
-            rounds,
-            seed: None,
-            first: 0,
-            kinds: Vec::new(),
-            nodes: None,
-            rate: TEST_RATE,
-            seconds: TEST_SECONDS,
-            cuts: TEST_CUTS,
-            binary: None,
-            table: None,
-        }
-    }
-
     /// The kinds of faults that take turns.
     fn kinds(&self) -> Result<Vec<Kind>> {
         let store = self.store;
@@ -153,14 +132,6 @@ impl Arguments {
         }
         command
     }
-}
-
-/// The rounds of the test run, on either store, with a build of this tree.
-pub(crate) fn in_tests() -> Result<()> {
-    for (store, rounds) in TEST_ROUNDS {
-        run(&Arguments::of_tests(store, rounds))?;
-    }
-    Ok(())
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
@@ -317,15 +288,8 @@ fn page(arguments: &Arguments, plan: &Plan, table: &str) -> Result<String> {
 
 /// The gateway that is tortured.
 fn binary(given: Option<&Path>) -> Result<PathBuf> {
-    let binary = if let Some(path) = given {
-        std::path::absolute(path)?
-    } else {
-        // With the whole workspace's features, as the tests build it: built alone it would differ,
-        // and each build would undo the other.
-        let build = ["build", "--workspace", "--locked", "--bin", "postrider"];
-        cargo::run(cargo::command(build))?;
-        cargo::target()?.join("debug/postrider")
-    };
+    let Some(path) = given else { return programs::gateway() };
+    let binary = std::path::absolute(path)?;
     ensure!(binary.is_file(), "{} is not there: build it first", binary.display());
     Ok(binary)
 }

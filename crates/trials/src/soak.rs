@@ -16,9 +16,7 @@ mod steady;
 mod vitals;
 
 use std::fs;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -26,7 +24,7 @@ use serde::Serialize;
 use serde_json::json;
 use xtask::{cargo, postgres};
 
-use crate::bench;
+use crate::{bench, programs};
 use chart::Chart;
 use findings::{Finding, Judged, Weight, judge, table};
 use stand::{Setting, Store};
@@ -118,15 +116,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Store::Sqlite => {}
         Store::Postgres => postgres::require()?,
     }
-    if !arguments.as_built && arguments.binary.is_none() {
-        bench::build()?;
-        if cfg!(debug_assertions) {
-            return run_optimised();
-        }
-    }
-    let built = built()?;
-    let binary = arguments.binary.clone().unwrap_or_else(|| built.join("postrider"));
-    let folder = empty_folder(&built)?;
+    let binary = match &arguments.binary {
+        Some(binary) => binary.clone(),
+        None if arguments.as_built => programs::gateway()?,
+        None if cfg!(debug_assertions) => return programs::run_optimised(),
+        None => programs::packaged_gateway()?,
+    };
+    let folder = empty_folder()?;
     let setting = Setting::new(&binary, folder.path(), arguments.store, HOUSEKEEPING)?;
     let out = match &arguments.out {
         Some(out) => out.clone(),
@@ -232,13 +228,10 @@ fn write(
 
 /// Short forms of all three at the same time, on the gateway as tests build it. What has to hold on
 /// every machine is asserted; figures are not.
-pub(crate) fn in_tests() -> Result<()> {
-    let gateway = ["build", "--workspace", "--bin", "postrider", "--locked"];
-    cargo::run(cargo::command(gateway))?;
-    let built = built()?;
-    let folder = empty_folder(&built)?;
+fn in_tests() -> Result<()> {
+    let binary = programs::gateway()?;
+    let folder = empty_folder()?;
     let housekeeping = Duration::from_secs(2);
-    let binary = built.join("postrider");
     let setting = Setting::new(&binary, folder.path(), Store::Sqlite, housekeeping)?;
     let soak = steady::Plan {
         lasts: Duration::from_secs(20),
@@ -279,24 +272,9 @@ pub(crate) fn in_tests() -> Result<()> {
     Ok(())
 }
 
-/// The folder that this program was built into.
-fn built() -> Result<PathBuf> {
-    let this = std::env::current_exe()?;
-    Ok(this.parent().context("this program is in no folder")?.to_owned())
-}
-
 /// Beside the binaries rather than in the system's temporary folder, which may be memory.
-fn empty_folder(built: &Path) -> Result<tempfile::TempDir> {
-    Ok(tempfile::Builder::new().prefix("soak-").tempdir_in(built)?)
-}
-
-/// The same task from an optimised build, in this process's place, so that signals reach it.
-fn run_optimised() -> Result<()> {
-    let built = built()?;
-    let profiles = built.parent().context("this program is in no folder")?;
-    let mut command = Command::new(profiles.join(bench::PROFILE).join("xtask"));
-    command.args(std::env::args_os().skip(1));
-    Err(command.exec()).context("the optimised build could not be started")
+fn empty_folder() -> Result<tempfile::TempDir> {
+    Ok(tempfile::Builder::new().prefix("soak-").tempdir_in(programs::folder()?)?)
 }
 
 #[cfg(test)]
