@@ -71,6 +71,16 @@ pub(crate) const MAX_BYTES_PER_COMMIT: usize = 16 << 20;
 /// How long a commit of nothing but lazy writes waits for company.
 pub(crate) const LINGER: Duration = Duration::from_millis(8);
 
+/// How long what is urgent waits for company while another batch is being written …
+pub(crate) const COMPANY: Duration = Duration::from_millis(4);
+/// … unless this many rows wait, which are worth a batch of their own.
+pub(crate) const WORTH_ANOTHER: usize = 128;
+/// After a batch that had, with those that waited, this many commands the next one waits for all of
+/// them to come again …
+pub(crate) const CROWD: usize = 8;
+/// … for this long at most.
+pub(crate) const REGROUP: Duration = Duration::from_millis(2);
+
 /// Questions that may wait for a connection.
 pub(crate) const READ_QUEUE: usize = 1_024;
 
