@@ -110,8 +110,7 @@ async fn show(args: &Args, folder: &Path) -> Result<(), Failure> {
     let router = postrider_server::router(engine.clone(), keys.clone(), inbound, options);
     let (stop, stopped) = watch::channel(false);
     let limits = ConnectionLimits { drain: DRAIN, ..ConnectionLimits::default() };
-    let server =
-        tokio::spawn(postrider_server::serve(listener, router, limits, until(stopped.clone())));
+    let server = tokio::spawn(router.serve(listener, limits, Box::pin(until(stopped.clone()))));
 
     let gateway = Gateway::new(&format!("http://{address}"), &key)?;
     let receivers = Receivers::start().await?;

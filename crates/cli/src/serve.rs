@@ -230,7 +230,7 @@ async fn serve(
     };
     let limits = ConnectionLimits { drain: args.drain, ..ConnectionLimits::default() };
     tokio::select! {
-        served = postrider_server::serve(listener, router, limits, stop) => served?,
+        served = router.serve(listener, limits, Box::pin(stop)) => served?,
         never = reloader.run(hangups) => match never {},
     }
     wind_down(&engine, &keys, args.drain).await;

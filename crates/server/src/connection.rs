@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
+use futures_util::future::BoxFuture;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -18,6 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tower_service::Service;
 
+use crate::front::Front;
 use crate::hub_socket;
 use crate::stopping::{self, Stopping};
 use crate::throttle::Peer;
@@ -73,6 +75,19 @@ impl<S> Answers for S where
         + Sync
         + 'static
 {
+}
+
+impl Front {
+    /// [`serve`] with the gateway's own answers. It takes nothing generic, so that what every request
+    /// passes through is compiled with this crate, and optimised as this crate is.
+    pub async fn serve(
+        self,
+        listener: TcpListener,
+        limits: ConnectionLimits,
+        shutdown: BoxFuture<'_, ()>,
+    ) -> io::Result<()> {
+        serve(listener, self, limits, shutdown).await
+    }
 }
 
 /// Serves until `shutdown` ends, then lets what is under way finish within `limits.drain`.
