@@ -9,6 +9,7 @@ mod newcomer;
 mod package;
 mod promtool;
 mod python;
+mod suites;
 mod tidy;
 mod trials;
 
