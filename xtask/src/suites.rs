@@ -8,9 +8,12 @@ use std::thread::{self, ScopedJoinHandle};
 use anyhow::{Context as _, Result, bail};
 use xtask::cargo;
 
-/// The programs that take longest, each beside the other and beside all the rest. What they start has
+/// The programs that take longest, each beside the other and beside all the rest, and how many of their
+/// tests go on at a time: those that start processes wait for them most of the time. What they start has
 /// ports and folders of its own.
-const APART: [&[&str]; 2] = [&["process"], &["browser", "postgres"]];
+const APART: [(&[&str], usize); 2] = [(&["process"], 6), (&["browser", "postgres"], 2)];
+/// The same for the rest.
+const THREADS: usize = 2;
 
 /// All that is built, so that what follows only runs it. Features that only tests need are part of it,
 /// and so the programs that are tried afterwards are built as well.
@@ -18,14 +21,22 @@ pub(crate) fn build() -> Result<()> {
     cargo::run(cargo::command(["build", "--workspace", "--all-targets", "--locked"]))
 }
 
+/// Programs that are run one after the other.
+struct Shelf {
+    targets: Vec<String>,
+    threads: usize,
+}
+
 pub(crate) fn run() -> Result<()> {
-    let rest =
-        rest(&cargo::output(cargo::command(["metadata", "--format-version", "1", "--no-deps"]))?)?;
-    let mut shelves: Vec<Vec<String>> = APART.iter().map(|names| targets(names)).collect();
-    let few: Vec<&str> = rest.iter().map(String::as_str).collect();
-    let mut others = targets(&few);
-    others.extend(["--lib".to_owned(), "--bins".to_owned(), "--examples".to_owned()]);
-    shelves.push(others);
+    let metadata = cargo::command(["metadata", "--format-version", "1", "--no-deps"]);
+    let rest = rest(&cargo::output(metadata)?)?;
+    let mut others = targets(rest.iter());
+    others.extend(["--lib", "--bins", "--examples"].map(str::to_owned));
+    let mut shelves: Vec<Shelf> = APART
+        .iter()
+        .map(|(names, threads)| Shelf { targets: targets(names.iter()), threads: *threads })
+        .collect();
+    shelves.push(Shelf { targets: others, threads: THREADS });
     let done = thread::scope(|scope| {
         let begun: Vec<_> = shelves.iter().map(|shelf| scope.spawn(|| run_shelf(shelf))).collect();
         begun.into_iter().map(ScopedJoinHandle::join).collect::<Vec<_>>()
@@ -36,26 +47,23 @@ pub(crate) fn run() -> Result<()> {
         failed += u32::from(!passed?);
     }
     if failed > 0 {
-        bail!("{failed} of {} programs of tests failed", shelves.len());
+        bail!("tests failed in {failed} of {} parts", shelves.len());
     }
     cargo::run(cargo::command(["test", "--workspace", "--locked", "--doc"]))
 }
 
 /// What a shelf says comes in one piece, when it is through. True if all of it passed.
-fn run_shelf(targets: &[String]) -> Result<bool> {
+fn run_shelf(shelf: &Shelf) -> Result<bool> {
     let mut command = cargo::command(["test", "--workspace", "--locked", "--no-fail-fast"]);
-    command.args(targets).stdin(Stdio::null());
-    let output = command.output().context("cargo could not be started")?;
-    print!(
-        "{}{}",
-        String::from_utf8_lossy(&output.stderr),
-        String::from_utf8_lossy(&output.stdout)
-    );
+    command.args(&shelf.targets).args(["--", "--test-threads", &shelf.threads.to_string()]);
+    let output = command.stdin(Stdio::null()).output().context("cargo could not be started")?;
+    let (said, results) = (&output.stderr, &output.stdout);
+    print!("{}{}", String::from_utf8_lossy(said), String::from_utf8_lossy(results));
     Ok(output.status.success())
 }
 
-fn targets(names: &[&str]) -> Vec<String> {
-    names.iter().flat_map(|name| ["--test".to_owned(), (*name).to_owned()]).collect()
+fn targets(names: impl Iterator<Item = impl AsRef<str>>) -> Vec<String> {
+    names.flat_map(|name| ["--test".to_owned(), name.as_ref().to_owned()]).collect()
 }
 
 /// The programs of tests that have no place of their own.
@@ -66,8 +74,9 @@ fn rest(metadata: &str) -> Result<BTreeSet<String>> {
     let tests = targets.filter(|target| {
         target["kind"].as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "test"))
     });
-    let names = tests.filter_map(|target| target["name"].as_str().map(str::to_owned));
-    Ok(names.filter(|name| !APART.concat().contains(&name.as_str())).collect())
+    let names = tests.filter_map(|target| target["name"].as_str());
+    let is_apart = |name: &str| APART.iter().any(|(names, _)| names.contains(&name));
+    Ok(names.filter(|name| !is_apart(name)).map(str::to_owned).collect())
 }
 
 #[cfg(test)]
