@@ -14,7 +14,7 @@ const TEST: &str = "readme::the_readme_leads_to_a_delivered_signed_webhook_withi
 
 pub(crate) fn run() -> Result<()> {
     // The test itself is none of a newcomer's business, and is built beforehand.
-    let test = ["test", "--package", "postrider-cli", "--test", "guide"];
+    let test = ["test", "--workspace", "--locked", "--test", "guide"];
     let mut prepare = cargo::command(test);
     prepare.arg("--no-run");
     cargo::run(prepare)?;

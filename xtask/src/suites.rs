@@ -2,6 +2,7 @@
 //! browsers and servers for longer than they compute.
 
 use std::collections::BTreeSet;
+use std::io::{self, Read as _};
 use std::process::Stdio;
 use std::thread::{self, ScopedJoinHandle};
 
@@ -56,10 +57,16 @@ pub(crate) fn run() -> Result<()> {
 fn run_shelf(shelf: &Shelf) -> Result<bool> {
     let mut command = cargo::command(["test", "--workspace", "--locked", "--no-fail-fast"]);
     command.args(&shelf.targets).args(["--", "--test-threads", &shelf.threads.to_string()]);
-    let output = command.stdin(Stdio::null()).output().context("cargo could not be started")?;
-    let (said, results) = (&output.stderr, &output.stdout);
-    print!("{}{}", String::from_utf8_lossy(said), String::from_utf8_lossy(results));
-    Ok(output.status.success())
+    // Which program is running and what its tests came to are said in two ways, and belong together.
+    let (mut said, ear) = io::pipe()?;
+    command.stdin(Stdio::null()).stdout(ear.try_clone()?).stderr(ear);
+    let mut child = command.spawn().context("cargo could not be started")?;
+    // It has an end of the pipe, which would otherwise never end.
+    drop(command);
+    let mut text = Vec::new();
+    said.read_to_end(&mut text)?;
+    println!("{}", String::from_utf8_lossy(&text));
+    Ok(child.wait()?.success())
 }
 
 fn targets(names: impl Iterator<Item = impl AsRef<str>>) -> Vec<String> {
