@@ -16,6 +16,10 @@ const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 const USER_VERSION_AT: usize = 60;
 const APPLICATION_ID_AT: usize = 68;
 
+const JOURNAL_MAGIC: &[u8; 8] = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7";
+/// Where a journal says how many pages the database had before.
+const JOURNAL_PAGES_AT: usize = 16;
+
 /// A database that is ours, locked against other processes and of the current version.
 #[derive(Debug)]
 pub(crate) struct Opened {
@@ -44,7 +48,10 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, Error> {
     // A lock is looked at first where there is one: closing a file that this very process has open
     // would give up the database's own locks on it. None is made beside a file that is not ours.
     let held = lock(&path, Missing::Leave)?;
-    inspect(&path)?;
+    // Only a postrider makes a lock, and it does so first: what stands beside one is its own.
+    if held.is_none() || !is_half_made(&path)? {
+        inspect(&path)?;
+    }
     let lock = match held {
         Some(held) => held,
         None => lock(&path, Missing::Make)?.ok_or_else(|| in_use(&path))?,
@@ -88,16 +95,32 @@ pub(crate) fn connect_checkpointer(path: &Path, options: &Options) -> Result<Con
     Ok(conn)
 }
 
-/// Looks at the first bytes of the file without `SQLite`, which might write to it.
-fn inspect(path: &Path) -> Result<(), Error> {
-    let mut file = match File::open(path) {
+/// Whether the power went while the database was being made: whatever the file holds by then, the
+/// journal beside it says that it was empty before, and `SQLite` makes it so.
+fn is_half_made(path: &Path) -> Result<bool, Error> {
+    let mut journal = path.as_os_str().to_owned();
+    journal.push("-journal");
+    let header = beginning(Path::new(&journal))?;
+    let pages_before = header.get(JOURNAL_PAGES_AT..JOURNAL_PAGES_AT + 4);
+    Ok(header.starts_with(JOURNAL_MAGIC) && pages_before == Some(&[0; 4]))
+}
+
+/// The first bytes of a file, none if there is no file.
+fn beginning(path: &Path) -> Result<Vec<u8>, Error> {
+    let file = match File::open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(out_of_reach(path, &error)),
     };
-    let mut header = Vec::with_capacity(HEADER_BYTES);
-    let limit = HEADER_BYTES as u64;
-    file.by_ref().take(limit).read_to_end(&mut header).map_err(|e| out_of_reach(path, &e))?;
+    let mut bytes = Vec::with_capacity(HEADER_BYTES);
+    let read = file.take(HEADER_BYTES as u64).read_to_end(&mut bytes);
+    read.map_err(|error| out_of_reach(path, &error))?;
+    Ok(bytes)
+}
+
+/// Looks at the first bytes of the file without `SQLite`, which might write to it.
+fn inspect(path: &Path) -> Result<(), Error> {
+    let header = beginning(path)?;
     if header.is_empty() {
         return Ok(());
     }

@@ -45,6 +45,44 @@ fn a_file_that_is_no_database_is_refused_and_untouched() {
     }
 }
 
+/// A journal of `SQLite`'s as it stands beside a database that had `pages` before.
+fn journal(pages: u32) -> Vec<u8> {
+    let mut bytes = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7".to_vec();
+    for word in [0, 0x4fae_1f20, pages, 512, postrider_store::sqlite::PAGE_BYTES] {
+        bytes.extend(u32::to_be_bytes(word));
+    }
+    bytes.resize(512, 0);
+    bytes
+}
+
+/// Torture found it: what was left of a first start that lost its power was refused ever after.
+#[tokio::test]
+async fn a_database_that_was_being_made_when_the_power_went_is_made_anew() {
+    let beside = |directory: &Directory, suffix: &str| {
+        directory.path().with_file_name(format!("postrider.db{suffix}"))
+    };
+    for left in [vec![0; 40_960], vec![0xff; 50], Vec::new()] {
+        let directory = Directory::new();
+        fs::write(directory.path(), left).expect("written");
+        fs::write(beside(&directory, "-journal"), journal(0)).expect("written");
+        // Without the lock it may be anybody's, and a database with pages has something to lose.
+        if fs::metadata(directory.path()).is_ok_and(|left| left.len() > 0) {
+            let before = contents(&directory);
+            refusal(&directory.path());
+            assert_eq!(contents(&directory), before);
+        }
+        fs::write(beside(&directory, ".lock"), "").expect("written");
+        directory.store(Options::default()).close().await;
+        assert!(!beside(&directory, "-journal").exists());
+    }
+    let directory = Directory::new();
+    fs::write(directory.path(), [0; 40_960]).expect("written");
+    fs::write(beside(&directory, "-journal"), journal(5)).expect("written");
+    fs::write(beside(&directory, ".lock"), "").expect("written");
+    let sentence = refusal(&directory.path());
+    assert!(sentence.contains("is not a database"), "{sentence}");
+}
+
 #[test]
 fn a_database_of_another_program_is_refused_and_untouched() {
     for mode in ["DELETE", "WAL"] {
