@@ -25,6 +25,8 @@ use super::session::Session;
 use super::work::{Counters, LATCH, LOCK, Observer, Sampler, Seen};
 
 const NODES: usize = 3;
+/// How often each of the two is measured.
+const TURNS: u32 = 4;
 /// So many that each of three nodes is all but sure to carry some.
 const ENDPOINTS: usize = 24;
 const SHARED_WITHIN: Duration = Duration::from_mins(1);
@@ -36,15 +38,23 @@ pub(crate) async fn measure(setting: &Setting) -> Result<Vec<Row>> {
     let cluster = Cluster::start(&setting.folder, Watch::Statements).await?;
     let mut one = Fleet::new(&cluster, setting, "one", 1).await?;
     let mut three = Fleet::new(&cluster, setting, "three", NODES).await?;
-    // One node's turn is before and after, because a shared machine is not as fast in one minute as
-    // in the next.
-    let before = one.run(setting.sustained / 2).await?;
-    let carried = three.run(setting.sustained).await?;
-    let after = one.run(setting.sustained / 2).await?;
+    // By turns, because a shared machine is not as fast in one minute as in the next: with one turn of
+    // three nodes between two of one, the ratio of the same build was 0.84 and 1.03.
+    let (mut alone, mut carried) = (None, None);
+    for _ in 0..TURNS {
+        add(&mut alone, one.run(setting.sustained / 2).await?);
+        add(&mut carried, three.run(setting.sustained / 2).await?);
+    }
+    let (alone, carried) = alone.zip(carried).context("nothing was carried")?;
     let (one, three) = (one.finish().await?, three.finish().await?);
     eprintln!("waits of one node's connections: {}", one.seen);
     eprintln!("waits of {NODES} nodes' connections: {}", three.seen);
-    Ok(rows(&carried, &three, &before.mean(&after), &one))
+    Ok(rows(&carried, &three, &alone, &one))
+}
+
+/// Counts one more turn in.
+fn add(mean: &mut Option<Carried>, turn: Carried) {
+    *mean = Some(mean.map_or(turn, |mean| mean.mean(&turn)));
 }
 
 /// What the server did in all runs of one number of nodes.
