@@ -72,7 +72,7 @@ pub(crate) const MAX_BYTES_PER_COMMIT: usize = 16 << 20;
 pub(crate) const LINGER: Duration = Duration::from_millis(8);
 
 /// How long what is urgent waits for company while another batch is being written …
-pub(crate) const COMPANY: Duration = Duration::from_millis(4);
+pub(crate) const COMPANY: Duration = Duration::from_millis(10);
 /// … unless this many rows wait, which are worth a batch of their own.
 pub(crate) const WORTH_ANOTHER: usize = 128;
 /// After a batch that had, with those that waited, this many commands the next one waits for all of
