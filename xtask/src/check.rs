@@ -21,6 +21,7 @@ pub(crate) fn run() -> Result<()> {
     postgres::require()?;
     chromium::require()?;
     axe::require()?;
+    toolchain::require_languages()?;
     let mut taken = Vec::new();
     let mut step = |name: &'static str, check: fn() -> Result<()>| -> Result<()> {
         println!("\n== {name}");

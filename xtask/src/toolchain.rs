@@ -53,6 +53,33 @@ pub fn require_python() -> Result<()> {
     Ok(())
 }
 
+/// Finds what the guide's code for verifying signatures runs with: the way each says that it is there,
+/// and the package that brings it. npm brings Node.
+pub fn require_languages() -> Result<()> {
+    const LANGUAGES: [(&str, &str, &str); 4] = [
+        ("go", "version", "golang-go"),
+        ("javac", "--version", "default-jdk-headless"),
+        ("php", "--version", "php-cli"),
+        ("ruby", "--version", "ruby"),
+    ];
+    let missing = || -> Vec<&str> {
+        let absent = LANGUAGES
+            .iter()
+            .filter(|(program, question, _)| !answers(Command::new(program).arg(question)));
+        absent.map(|(.., package)| *package).collect()
+    };
+    let packages = missing();
+    if !packages.is_empty() {
+        install(
+            &packages,
+            "the guide's code is run in the languages it is written in: install golang-go, \
+             default-jdk-headless, php-cli and ruby (Debian), or what your system calls them",
+        )?;
+        ensure!(missing().is_empty(), "still missing: {}", missing().join(", "));
+    }
+    Ok(())
+}
+
 /// Installs Debian packages as root, or says `otherwise` what to install.
 pub fn install(packages: &[&str], otherwise: &'static str) -> Result<()> {
     if !is_root() || !answers(Command::new("apt-get").arg("--version")) {

@@ -1,5 +1,5 @@
 //! What the guide says about verifying a webhook, tried on one that the gateway signed and on forged ones,
-//! in every language whose tools are here.
+//! in every language that it says it in.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -8,15 +8,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::walk::{Walk, rows};
 use crate::{root, verify};
 
-/// The program, its arguments before the file, the file, and whether every machine that runs the tests has
-/// it.
-const LANGUAGES: [(&str, &[&str], &str, bool); 6] = [
-    ("python3", &[], "verify.py", true),
-    ("node", &[], "verify.mjs", true),
-    ("java", &[], "Verify.java", true),
-    ("go", &["run"], "verify.go", false),
-    ("ruby", &[], "verify.rb", false),
-    ("php", &[], "verify.php", false),
+/// The program, its arguments before the file, and the file. `cargo xtask test` sees to it that they are
+/// there.
+const LANGUAGES: [(&str, &[&str], &str); 6] = [
+    ("python3", &[], "verify.py"),
+    ("node", &[], "verify.mjs"),
+    ("java", &[], "Verify.java"),
+    ("go", &["run"], "verify.go"),
+    ("ruby", &[], "verify.rb"),
+    ("php", &[], "verify.php"),
 ];
 
 /// A webhook as a receiver has it.
@@ -130,11 +130,6 @@ fn is_genuine_to(program: &str, arguments: &[&str], file: &str, webhook: &Webhoo
     }
 }
 
-fn is_here(program: &str) -> bool {
-    let search = format!("command -v {program} > /dev/null");
-    Command::new("sh").args(["-c", &search]).status().is_ok_and(|status| status.success())
-}
-
 #[test]
 fn every_language_takes_a_genuine_webhook_and_refuses_forged_ones() {
     let mut walk = Walk::of("docs/guide/quick-start.md");
@@ -150,12 +145,7 @@ fn every_language_takes_a_genuine_webhook_and_refuses_forged_ones() {
     let mut forged = genuine.forged();
     forged.push(("an old one", genuine.kept()));
 
-    for (program, arguments, file, always) in LANGUAGES {
-        if !is_here(program) {
-            assert!(!always, "{program} is needed: install it");
-            println!("skipped, because {program} is not on this machine: {file}");
-            continue;
-        }
+    for (program, arguments, file) in LANGUAGES {
         for webhook in [&genuine, &rotating] {
             assert!(is_genuine_to(program, arguments, file, webhook), "{file}: {webhook:?}");
         }
