@@ -20,6 +20,7 @@ use postrider_store::Store;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinHandle;
 
 use crate::accept::{self, Accepted, Submission};
 use crate::breaker::BreakerOptions;
@@ -255,10 +256,18 @@ impl Engine {
             operators,
         });
         load_endpoints(&shared).await?;
+        // Whatever can fail comes before anything is at work: an engine that could not be started would
+        // go on without its owner, beside the next one.
+        let jobs = shared.store.open_jobs().await?;
         if let Some(first) = first {
-            shared.runtime.spawn(hearing::run(Arc::clone(&shared)));
-            shared.runtime.spawn(outbox::run(Arc::clone(&shared)));
-            beats::begin(&shared, first).await?;
+            let early = [
+                shared.runtime.spawn(hearing::run(Arc::clone(&shared))),
+                shared.runtime.spawn(outbox::run(Arc::clone(&shared))),
+            ];
+            if let Err(error) = beats::begin(&shared, first).await {
+                early.iter().for_each(JoinHandle::abort);
+                return Err(error.into());
+            }
             shared.runtime.spawn(beats::run(Arc::clone(&shared)));
             shared.runtime.spawn(looks::run(Arc::clone(&shared)));
             shared.runtime.spawn(reload::run(Arc::clone(&shared)));
@@ -270,7 +279,7 @@ impl Engine {
         shared.runtime.spawn(housekeeping::run(Arc::clone(&shared)));
         shared.runtime.spawn(measures::run(Arc::clone(&shared)));
         shared.runtime.spawn(sampled::run(Arc::clone(&shared)));
-        jobs::resume(&shared).await?;
+        jobs::begin_all(&shared, jobs);
         Ok(Self { shared })
     }
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use postrider_core::delivery::State;
 use postrider_core::{EndpointId, JobId};
-use postrider_store::Error as StoreError;
 use postrider_store::fleet::Tenure;
 use postrider_store::ledger::{DeliveryFilter, DeliveryQuery, Direction, Position};
 use postrider_store::record::DeliveryRecord;
@@ -89,20 +88,20 @@ fn right(shared: &Shared, job: JobId) -> Right {
     fleet.keeps(lane).map_or(Right::None, Right::By)
 }
 
-/// Works on all that has not ended and that is this node's to do.
-pub(crate) async fn resume(shared: &Arc<Shared>) -> Result<(), StoreError> {
-    for job in shared.store.open_jobs().await? {
+/// Works on those of `jobs`, which have not ended, that are this node's to do.
+pub(crate) fn begin_all(shared: &Arc<Shared>, jobs: Vec<JobRecord>) {
+    for job in jobs {
         begin(shared, job);
     }
-    Ok(())
 }
 
-/// The same, as soon as may be.
+/// Works on all that has not ended, as soon as may be.
 pub(crate) fn resume_soon(shared: &Arc<Shared>) {
     let shared = Arc::clone(shared);
     shared.runtime.clone().spawn(async move {
-        if let Err(error) = resume(&shared).await {
-            tracing::debug!(%error, "could not look for jobs");
+        match shared.store.open_jobs().await {
+            Ok(jobs) => begin_all(&shared, jobs),
+            Err(error) => tracing::debug!(%error, "could not look for jobs"),
         }
     });
 }

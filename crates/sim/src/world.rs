@@ -99,6 +99,14 @@ pub(crate) fn run(scenario: &Scenario) -> Result<Ended> {
 
 impl World {
     async fn live(scenario: Scenario) -> Result<Ended> {
+        let world = Self::new(scenario)?;
+        world.begin().await?;
+        world.trouble().await;
+        world.heal().await;
+        world.end().await
+    }
+
+    fn new(scenario: Scenario) -> Result<Arc<Self>> {
         let chance = Chance::of(scenario.seed ^ 0x5EED);
         let time = TrueTime::begin();
         let chronicle = Chronicle::new(time);
@@ -110,7 +118,7 @@ impl World {
         let internet = Internet::new(chance.apart(), chronicle.clone(), manners, scenario.mishaps);
         let ground =
             Ground::new(&scenario, store, time, chance.apart(), chronicle.clone(), internet);
-        let world = Arc::new(Self {
+        Ok(Arc::new(Self {
             nodes: Mutex::new(vec![None; scenario.nodes]),
             endpoints: Mutex::default(),
             hubs: Mutex::default(),
@@ -119,11 +127,7 @@ impl World {
             chance,
             ground,
             scenario,
-        });
-        world.begin().await?;
-        world.trouble().await;
-        world.heal().await;
-        world.end().await
+        }))
     }
 
     /// Nodes start and endpoints are made while all is well.
@@ -327,5 +331,56 @@ fn spec(index: usize, plan: &EndpointPlan, destination: Destination) -> Spec {
         signing: Scheme::default(),
         format: None,
         metadata: serde_json::Map::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::history::Submitted;
+
+    /// World 949 found it: an engine of which only the last step of its start failed went on without its
+    /// owner, and sent what the next one sent too.
+    #[test]
+    fn what_could_not_be_started_is_not_at_work() {
+        const FAILED_STARTS: usize = 200;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .expect("a runtime");
+        runtime.block_on(async {
+            let calm = |scenario: &Scenario| scenario.nodes == 1 && scenario.is_calm();
+            let scenario = (0..).map(Scenario::of).find(calm).expect("a calm world");
+            let world = World::new(scenario).expect("a world");
+            world.begin().await.expect("begun");
+            let node = world.any_node().expect("a node");
+            let submitted = Submitted {
+                tenant: TENANT,
+                kind: "thing.happened".to_owned(),
+                body: Bytes::from_static(b"{}"),
+                key: None,
+                ordering_key: None,
+                deliver_at: Some(world.ground.time.now().plus(Duration::from_hours(1))),
+                acknowledged: None,
+            };
+            let accepted = node.engine.accept(TENANT, vec![producing::submission(&submitted)]);
+            accepted.await.expect("accepted");
+            node.gate.kill();
+            let frailty = Frailty { refused: 8, ..Frailty::default() };
+            let mut failed = 0;
+            while failed < FAILED_STARTS {
+                match Node::start(&world.ground, 0, frailty).await {
+                    Some(node) => node.gate.kill(),
+                    None => failed += 1,
+                }
+            }
+            sleep(Duration::from_hours(3)).await;
+            let arrived = world.ground.chronicle.read(|history| history.arrivals.len());
+            assert_eq!(arrived, 0);
+        });
+        runtime.shutdown_background();
     }
 }

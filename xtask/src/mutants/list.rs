@@ -89,16 +89,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         }],
     },
     Mutant {
-        name: "lost-page",
-        checker: "stranded",
-        breaks: "forgets what waits in the store when a page of it could not be read",
-        edits: &[Edit {
-            file: SCHEDULER,
-            from: "        queue.page = None;\n        queue.spilled = true;\n",
-            to: "        queue.page = None;\n",
-        }],
-    },
-    Mutant {
         name: "too-soon",
         checker: "due",
         breaks: "tries again up to a minute before its time",
@@ -270,12 +260,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "hasty-handover",
         checker: "jumps",
-        breaks: "hands a lane over with deliveries of it in flight",
-        edits: &[Edit {
-            file: BEATS,
-            from: "leaving.into_iter().filter(|charge| scheduler.in_flight_of(*charge) == 0).collect()",
-            to: "leaving.into_iter().filter(|charge| scheduler.in_flight_of(*charge) < 99).collect()",
-        }],
+        breaks: "hands lanes over with deliveries of them in flight, and busy ones first",
+        edits: &[
+            Edit {
+                file: BEATS,
+                from: "leaving.into_iter().filter(|charge| scheduler.in_flight_of(*charge) == 0).collect()",
+                to: "leaving.into_iter().filter(|charge| scheduler.in_flight_of(*charge) < 99).collect()",
+            },
+            Edit {
+                file: BEATS,
+                from: "(scheduler.in_flight_of(*charge), std::cmp::Reverse(*charge))",
+                to: "std::cmp::Reverse((scheduler.in_flight_of(*charge), *charge))",
+            },
+        ],
     },
     Mutant {
         name: "open-rows",

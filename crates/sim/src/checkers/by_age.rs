@@ -39,6 +39,8 @@ pub(super) fn check(remains: &Remains) -> Vec<String> {
                     older.event < younger.event
                         && older.started > younger.started
                         && older.ready.max(since).plus(SEEN_AFTER) <= younger.started
+                        // It may have begun before and been lost with its node, which wrote nothing.
+                        && !near::is_disturbed(history, younger.started, older.started)
                 });
                 if let Some(older) = overtaken {
                     found.push(format!(
@@ -136,6 +138,14 @@ mod tests {
         };
         assert_eq!(world(90, 30, retried).len(), 1);
         assert_eq!(world(90, 8, retried), [] as [&str; 0]);
+    }
+
+    /// Worlds 547 and 783 as they were drawn: the older was in flight when its node crashed.
+    #[test]
+    fn so_does_one_that_dies_before_the_older_has_ended() {
+        let crashed = |history: &mut History| history.faults = vec![fault(FaultKind::Crash, 61)];
+        assert_eq!(world(90, 20, crashed), [] as [&str; 0]);
+        assert_eq!(world(40, 20, crashed).len(), 1);
     }
 
     #[test]

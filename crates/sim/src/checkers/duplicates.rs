@@ -35,10 +35,7 @@ pub(super) struct Again<'a> {
 impl Again<'_> {
     /// Whether anything at all befell any node shortly before or in between.
     pub(super) fn is_disturbed(&self, history: &History) -> bool {
-        let from = self.first.at.minus(near::AFTERMATH);
-        history.faults.iter().any(|fault| {
-            from <= fault.at && fault.at <= self.second.at && near::is_of_node(fault.kind)
-        })
+        near::is_disturbed(history, self.first.at.minus(near::AFTERMATH), self.second.at)
     }
 }
 

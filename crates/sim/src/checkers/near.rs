@@ -35,6 +35,12 @@ pub(super) fn is_steady(remains: &Remains) -> bool {
     frailty.refused == 0 && frailty.slow == 0 && !unheard_of
 }
 
+/// Whether anything befell a node between two moments.
+pub(super) fn is_disturbed(history: &History, from: Timestamp, until: Timestamp) -> bool {
+    let between = |at: Timestamp| from <= at && at <= until;
+    history.faults.iter().any(|fault| is_of_node(fault.kind) && between(fault.at))
+}
+
 /// Whether a fault concerns a whole node, and not one request alone.
 pub(super) fn is_of_node(kind: FaultKind) -> bool {
     match kind {
@@ -63,14 +69,17 @@ pub(super) fn attempt(change: &Change) -> Option<(u32, Timestamp)> {
 /// The deliveries that an operator, or a replay, gave another life, and how often.
 pub(super) fn resets(history: &History) -> BTreeMap<DeliveryId, usize> {
     let mut resets = BTreeMap::new();
-    for change in history.changes.iter().filter(|change| change.applied) {
-        // What a worker or a hub gives back untried comes from being in flight.
-        let untried = change.attempt.is_none() && change.from != State::InFlight;
-        if untried && change.to == State::Pending {
-            *resets.entry(change.delivery).or_insert(0) += 1;
-        }
+    for change in history.changes.iter().filter(|change| change.applied && is_reset(change)) {
+        *resets.entry(change.delivery).or_insert(0) += 1;
     }
     resets
+}
+
+/// Whether a change gave a delivery another life.
+pub(super) fn is_reset(change: &Change) -> bool {
+    // What a worker or a hub gives back untried comes from being in flight.
+    let untried = change.attempt.is_none() && change.from != State::InFlight;
+    untried && change.to == State::Pending
 }
 
 /// The deliveries that an operator has cancelled.

@@ -48,9 +48,9 @@ pub(super) async fn produce(world: &Arc<World>) {
     sending.join_all().await;
 }
 
-pub(super) async fn send(world: Arc<World>, submitted: Submitted) {
-    let chronicle = world.ground.chronicle.clone();
-    let submission = Submission {
+/// What a producer sends.
+pub(super) fn submission(submitted: &Submitted) -> Submission {
+    Submission {
         kind: submitted.kind.clone(),
         content_type: "application/json".to_owned(),
         body: submitted.body.clone(),
@@ -62,7 +62,12 @@ pub(super) async fn send(world: Arc<World>, submitted: Submitted) {
         verified: None,
         headers: Vec::new(),
         trace: None,
-    };
+    }
+}
+
+pub(super) async fn send(world: Arc<World>, submitted: Submitted) {
+    let chronicle = world.ground.chronicle.clone();
+    let submission = submission(&submitted);
     let pause = if world.scenario.is_brief() { 10 } else { 60 };
     let (tenant, repeatable) = (submitted.tenant, submitted.key.is_some());
     let index = chronicle.submitting(submitted);
