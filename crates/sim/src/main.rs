@@ -106,6 +106,7 @@ fn live_once(seed: u64, arguments: &Arguments) -> bool {
         println!("fingerprint {}", ended.fingerprint);
     }
     let sound = judge(seed, &ended, arguments);
+    totals.broken += u64::from(!sound);
     println!("{totals}");
     sound
 }

@@ -76,7 +76,7 @@ async fn a_database_that_was_being_made_when_the_power_went_is_made_anew() {
         assert!(!beside(&directory, "-journal").exists());
     }
     let directory = Directory::new();
-    fs::write(directory.path(), [0; 40_960]).expect("written");
+    fs::write(directory.path(), vec![0; 40_960]).expect("written");
     fs::write(beside(&directory, "-journal"), journal(5)).expect("written");
     fs::write(beside(&directory, ".lock"), "").expect("written");
     let sentence = refusal(&directory.path());
