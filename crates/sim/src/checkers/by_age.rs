@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(world(90, 8, retried), [] as [&str; 0]);
     }
 
-    /// Worlds 547 and 783 as they were drawn: the older was in flight when its node crashed.
+    /// As in worlds 547 and 783, where a node crashed between the two.
     #[test]
     fn so_does_one_that_dies_before_the_older_has_ended() {
         let crashed = |history: &mut History| history.faults = vec![fault(FaultKind::Crash, 61)];
