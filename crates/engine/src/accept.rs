@@ -287,14 +287,7 @@ fn announce(shared: &Shared, handed: &[Handed]) {
 /// Nothing was stored, as far as is known. It may have been all the same, where the word that it was
 /// got lost: then nobody was told of it, but it is there and has to be carried, so it is looked for.
 fn take_back(shared: &Arc<Shared>, handed: &[Handed], error: &StoreError) {
-    let in_doubt = match error {
-        StoreError::Unavailable(_) => true,
-        StoreError::Overloaded
-        | StoreError::Refused(_)
-        | StoreError::Damaged(_)
-        | StoreError::Exists(_)
-        | StoreError::Closed => false,
-    };
+    let in_doubt = error.leaves_doubt();
     let now = shared.clock.now();
     let mut scheduler = shared.scheduler.lock();
     for handed in handed {

@@ -23,6 +23,7 @@ use crate::destination::Guard;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::failing::{self, Streak};
+use crate::fleet::reload;
 use crate::notices::{Audience, Draft, NoticeKind};
 use crate::route::{Defaults, Judges, Place, Route};
 use crate::scheduler::{Blocked, hub_of};
@@ -284,7 +285,8 @@ impl Engine {
             ..(*current).clone()
         };
         let audit = acting.audit(deleted.updated_at, "endpoint.delete", id, None);
-        shared.store.put_endpoint(deleted.clone(), Some(audit)).await?;
+        let stored = shared.store.put_endpoint(deleted.clone(), Some(audit)).await;
+        stored.inspect_err(|error| reload::read_again(shared, error))?;
         shared.routes.store(Arc::new(shared.routes.load().without(id)));
         shared.failing.lock().forget(id);
         if let Ok(route) = compile(shared, Arc::new(deleted), Check::AtDial) {
@@ -457,7 +459,8 @@ async fn install(
 ) -> Result<Arc<Endpoint>, Error> {
     let endpoint = Arc::new(endpoint);
     let route = Arc::new(compile(shared, Arc::clone(&endpoint), check)?);
-    shared.store.put_endpoint((*endpoint).clone(), audit).await?;
+    let stored = shared.store.put_endpoint((*endpoint).clone(), audit).await;
+    stored.inspect_err(|error| reload::read_again(shared, error))?;
     put_to_use(shared, &route);
     Ok(endpoint)
 }

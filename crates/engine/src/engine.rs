@@ -241,6 +241,7 @@ impl Engine {
             routes: ArcSwap::from_pointee(Routes::default()),
             runtime: Handle::current(),
             configuring: tokio::sync::Mutex::new(()),
+            unsure: Notify::new(),
             settled: Notify::new(),
             wake: Notify::new(),
             asleep_until: AtomicI64::new(0),
@@ -271,6 +272,8 @@ impl Engine {
             shared.runtime.spawn(beats::run(Arc::clone(&shared)));
             shared.runtime.spawn(looks::run(Arc::clone(&shared)));
             shared.runtime.spawn(reload::run(Arc::clone(&shared)));
+        } else {
+            shared.runtime.spawn(reload::run_alone(Arc::clone(&shared)));
         }
         shared.runtime.spawn(settler::run(Arc::clone(&shared), verdicts));
         shared.runtime.spawn(operator::run(Arc::clone(&shared), told));

@@ -24,8 +24,8 @@ use tokio::sync::{mpsc, oneshot};
 use crate::acting::Acting;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::fleet::beats;
 use crate::fleet::words::{self, Ask};
+use crate::fleet::{beats, reload};
 use crate::notices::{Audience, Draft, NoticeKind};
 use crate::shared::Shared;
 
@@ -384,7 +384,8 @@ impl Engine {
             created_at: now,
         };
         let audit = acting.audit(now, "hub.create", record.id, None);
-        shared.store.put_hub(record.clone(), audit).await?;
+        let stored = shared.store.put_hub(record.clone(), audit).await;
+        stored.inspect_err(|error| reload::read_again(shared, error))?;
         shared.hubs.put(record.clone());
         drop(turn);
         self.spread().await;
@@ -405,7 +406,8 @@ impl Engine {
         let mut record = shared.hubs.record(acting.tenant, id).ok_or(Error::NotFound)?;
         record.sha256 = Sha256::digest(token.as_bytes()).into();
         let audit = acting.audit(shared.clock.now(), "hub.rotate_token", id, None);
-        shared.store.put_hub(record.clone(), audit).await?;
+        let stored = shared.store.put_hub(record.clone(), audit).await;
+        stored.inspect_err(|error| reload::read_again(shared, error))?;
         shared.hubs.renew_one(shared, record.clone());
         drop(turn);
         self.spread().await;
@@ -441,7 +443,9 @@ impl Engine {
         let turn = shared.configuring.lock().await;
         shared.hubs.record(acting.tenant, id).ok_or(Error::NotFound)?;
         let now = shared.clock.now();
-        shared.store.delete_hub(id, acting.audit(now, "hub.delete", id, None)).await?;
+        let audit = acting.audit(now, "hub.delete", id, None);
+        let stored = shared.store.delete_hub(id, audit).await;
+        stored.inspect_err(|error| reload::read_again(shared, error))?;
         forget(shared, id);
         drop(turn);
         self.spread().await;

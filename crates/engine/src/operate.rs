@@ -139,7 +139,8 @@ impl Engine {
         let endpoints: Vec<EndpointId> = deliveries.iter().map(|new| new.endpoint).collect();
         let detail = serde_json::json!({ "deliveries": count });
         let audit = acting.audit(now, "event.replay", id, Some(&detail));
-        shared.store.append_deliveries(id, first, deliveries, now, Some(audit)).await?;
+        let appended = shared.store.append_deliveries(id, first, deliveries, now, Some(audit));
+        appended.await.inspect_err(|error| shared.look_again(error, endpoints.iter().copied()))?;
         shared.metrics.deliveries_created.add(u64::from(count));
         shared.measures.made(tenant, endpoints.iter().map(|endpoint| (now, *endpoint)));
         let mut scheduler = shared.scheduler.lock();

@@ -123,7 +123,9 @@ pub(crate) async fn settle_now(
         return Ok(Vec::new());
     }
     let settles = batch.iter().map(Verdict::as_settle).collect();
-    let answers = shared.store.settle(settles, Urgency::Now).await?;
+    let answers = shared.store.settle(settles, Urgency::Now).await.inspect_err(|error| {
+        shared.look_again(error, batch.iter().map(|verdict| verdict.waiting.endpoint));
+    })?;
     let applied = |settled: &Settled| match settled {
         Settled::Applied { .. } => true,
         Settled::Stale => false,
@@ -173,8 +175,15 @@ fn book(shared: &Arc<Shared>, batch: impl Iterator<Item = Verdict>, answers: Vec
                     scheduler.put_back(endpoint, delivery, now);
                     continue;
                 }
-                // Somebody else, an operator, decided meanwhile; theirs stands.
-                Settled::Stale => None,
+                // Somebody else, an operator, decided meanwhile, and theirs stands; or this is what was
+                // decided, written before without anybody hearing of it. Then nobody heard of the next
+                // of its line either.
+                Settled::Stale => {
+                    if verdict.waiting.in_line {
+                        scheduler.note_stored(verdict.waiting.endpoint, None, now);
+                    }
+                    None
+                }
             };
             if verdict.next.state == State::InFlight {
                 continue;
@@ -363,9 +372,12 @@ pub(crate) async fn apply(
     }
     let settles = decisions.iter().map(|decision| decision.settle.clone()).collect();
     let answers = match audit {
-        Some(audit) => shared.store.settle_by(settles, audit).await?,
-        None => shared.store.settle(settles, Urgency::Now).await?,
+        Some(audit) => shared.store.settle_by(settles, audit).await,
+        None => shared.store.settle(settles, Urgency::Now).await,
     };
+    let answers = answers.inspect_err(|error| {
+        shared.look_again(error, decisions.iter().map(|decision| decision.settle.endpoint));
+    })?;
     let settled = decisions.iter().zip(&answers).filter_map(|(decision, settled)| match settled {
         Settled::Applied { .. } => {
             let change = decision.as_measured();

@@ -76,6 +76,8 @@ pub(crate) struct Shared {
     pub(crate) runtime: Handle,
     /// Configuration changes one at a time, so that memory and store agree on the last one.
     pub(crate) configuring: tokio::sync::Mutex<()>,
+    /// Where no other nodes are: configuration may have been stored without anybody hearing of it.
+    pub(crate) unsure: Notify,
     /// Notified after each settled batch.
     pub(crate) settled: Notify,
     pub(crate) wake: Notify,
@@ -127,6 +129,25 @@ impl Shared {
         for endpoint in endpoints {
             self.runtime.spawn(endpoints::cancel_unfinished(Arc::clone(self), endpoint));
         }
+    }
+
+    /// After a write of which nobody knows whether it was done: the store is asked what it has for these
+    /// endpoints, because nobody was told.
+    pub(crate) fn look_again(
+        self: &Arc<Self>,
+        error: &StoreError,
+        endpoints: impl IntoIterator<Item = EndpointId>,
+    ) {
+        if !error.leaves_doubt() {
+            return;
+        }
+        let now = self.clock.now();
+        let mut scheduler = self.scheduler.lock();
+        for endpoint in endpoints {
+            scheduler.note_stored(endpoint, None, now);
+        }
+        drop(scheduler);
+        self.pump();
     }
 
     /// Tells the world, and those operators who asked to be told by an event.

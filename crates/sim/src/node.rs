@@ -87,6 +87,13 @@ impl Node {
         Some(Self { index, engine, gate, weather, setting })
     }
 
+    /// Whatever befell it is over, and it goes on.
+    pub(crate) fn recover(&self) {
+        self.weather.clear_up();
+        self.setting.correct();
+        self.gate.resume();
+    }
+
     pub(crate) fn is_alive(&self) -> bool {
         self.gate.life() != Life::Dead
     }

@@ -33,6 +33,8 @@ pub(crate) struct Scenario {
     pub(crate) disturbance_every: Option<Duration>,
     /// Whether there is a second tenant, and operators who stop, cancel, delete and replay.
     pub(crate) operated: bool,
+    /// Whether nodes start again when all is well, or go on as they are.
+    pub(crate) starts_again: bool,
     /// What was left out of it.
     pub(crate) without: BTreeSet<Hazard>,
 }
@@ -87,7 +89,7 @@ impl Scenario {
         let disturbances = u32::try_from(chance.between(4, 20)).unwrap_or(4);
         let disturbed = !calm && !chance.once_in(4);
         let events = chance.between(20, 100);
-        Self {
+        let mut scenario = Self {
             seed,
             nodes: usize::try_from(nodes).unwrap_or(1),
             trouble,
@@ -100,8 +102,20 @@ impl Scenario {
             mishaps,
             disturbance_every: disturbed.then(|| trouble / disturbances),
             operated: chance.once_in(2),
+            starts_again: chance.once_in(2),
             without: BTreeSet::new(),
+        };
+        if nodes > 1 && chance.once_in(2) {
+            scenario.be_steady();
         }
+        scenario
+    }
+
+    /// What can befall any operation of the store and any word between nodes is an excuse for much. A
+    /// world of several nodes without it can be judged more strictly.
+    fn be_steady(&mut self) {
+        self.frailty = Frailty { refused: 0, slow: 0, ..self.frailty };
+        self.mishaps = Mishaps::default();
     }
 
     /// The same with something left out.

@@ -58,6 +58,8 @@ pub(crate) struct Frailty {
 pub(crate) struct Weather {
     disk_full: AtomicBool,
     cut_off: AtomicBool,
+    /// Nothing goes wrong by itself any more.
+    calm: AtomicBool,
 }
 
 impl Weather {
@@ -68,6 +70,13 @@ impl Weather {
     /// Between the node and its store.
     pub(crate) fn cut_off(&self, cut: bool) {
         self.cut_off.store(cut, Ordering::Relaxed);
+    }
+
+    /// All is well from here on.
+    pub(crate) fn clear_up(&self) {
+        self.fill_disk(false);
+        self.cut_off(false);
+        self.calm.store(true, Ordering::Relaxed);
     }
 }
 
@@ -163,7 +172,7 @@ impl Frail {
     }
 
     fn drawn(&self, once_in: u64) -> bool {
-        once_in > 0 && self.chance.once_in(once_in)
+        once_in > 0 && !self.weather.calm.load(Ordering::Relaxed) && self.chance.once_in(once_in)
     }
 }
 

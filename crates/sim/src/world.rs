@@ -24,6 +24,7 @@ use postrider_store::record::DeliveryRecord;
 use postrider_store::registry::Registry as _;
 use postrider_store::sealing::{Keyring, SealingKey};
 use postrider_store::sqlite::{self, Sqlite};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -41,9 +42,10 @@ pub(crate) const TENANT: TenantId = TenantId::DEFAULT;
 const ACTING: Acting = Acting::gateway(TENANT);
 /// How long everything may take to end once all is well: longer than any policy waits.
 const CONVERGES_WITHIN: Duration = Duration::from_hours(24 * 40);
-const LOOK_EVERY: Duration = Duration::from_hours(1);
+const HOUR: Duration = Duration::from_hours(1);
+const LOOK_EVERY: Duration = HOUR;
 /// The same where policies are brief.
-const CONVERGES_SOON: Duration = Duration::from_hours(1);
+const CONVERGES_SOON: Duration = HOUR;
 const LOOK_SOON: Duration = Duration::from_secs(10);
 /// A process that has ended is started anew after so long at most.
 const RESTART_AFTER_MS: u64 = 20_000;
@@ -81,6 +83,10 @@ pub(crate) struct World {
     /// The hubs of those endpoints that have one.
     hubs: Mutex<BTreeMap<usize, HubId>>,
     frailty: Mutex<Frailty>,
+    /// An event is on its way.
+    stirred: Notify,
+    /// Something befalls a node.
+    struck: Notify,
     healed: AtomicBool,
 }
 
@@ -123,6 +129,8 @@ impl World {
             endpoints: Mutex::default(),
             hubs: Mutex::default(),
             frailty: Mutex::new(Frailty::default()),
+            stirred: Notify::new(),
+            struck: Notify::new(),
             healed: AtomicBool::new(scenario.is_calm()),
             chance,
             ground,
@@ -194,8 +202,10 @@ impl World {
         self.healed.store(true, Ordering::Relaxed);
         *self.frailty.lock() = Frailty::default();
         for index in 0..self.scenario.nodes {
-            // One that has not died is still as frail as it began.
-            self.restart(index).await;
+            match self.node(index).filter(Node::is_alive) {
+                Some(node) if !self.scenario.starts_again => node.recover(),
+                _ => self.restart(index).await,
+            }
         }
         operating::put_right(self).await;
         let takers = self.take();
@@ -337,50 +347,135 @@ fn spec(index: usize, plan: &EndpointPlan, destination: Destination) -> Spec {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use postrider_core::Timestamp;
+    use postrider_core::endpoint::{EndpointState, Ordering};
+    use postrider_engine::EndpointAction;
 
     use super::*;
     use crate::history::Submitted;
 
-    /// World 949 found it: an engine of which only the last step of its start failed went on without its
-    /// owner, and sent what the next one sent too.
-    #[test]
-    fn what_could_not_be_started_is_not_at_work() {
-        const FAILED_STARTS: usize = 200;
+    /// The first calm world of one node that is of a sort, begun; and what happens in it.
+    fn in_world<F>(sort: fn(&Scenario) -> bool, happens: impl FnOnce(Arc<World>) -> F)
+    where
+        F: Future<Output = ()>,
+    {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
             .build()
             .expect("a runtime");
         runtime.block_on(async {
-            let calm = |scenario: &Scenario| scenario.nodes == 1 && scenario.is_calm();
+            let calm =
+                |scenario: &Scenario| scenario.nodes == 1 && scenario.is_calm() && sort(scenario);
             let scenario = (0..1_000).map(Scenario::of).find(calm).expect("a calm world");
             let world = World::new(scenario).expect("a world");
             world.begin().await.expect("begun");
-            let node = world.any_node().expect("a node");
-            let submitted = Submitted {
-                tenant: TENANT,
-                kind: "thing.happened".to_owned(),
-                body: Bytes::from_static(b"{}"),
-                key: None,
-                ordering_key: None,
-                deliver_at: Some(world.ground.time.now().plus(Duration::from_hours(1))),
-                acknowledged: None,
-            };
-            let accepted = node.engine.accept(TENANT, vec![producing::submission(&submitted)]);
-            accepted.await.expect("accepted");
-            node.gate.kill();
-            let frailty = Frailty { refused: 8, ..Frailty::default() };
-            let mut failed = 0;
-            while failed < FAILED_STARTS {
-                match Node::start(&world.ground, 0, frailty).await {
-                    Some(node) => node.gate.kill(),
-                    None => failed += 1,
-                }
-            }
-            sleep(Duration::from_hours(3)).await;
-            let arrived = world.ground.chronicle.read(|history| history.arrivals.len());
-            assert_eq!(arrived, 0);
+            happens(world).await;
         });
         runtime.shutdown_background();
+    }
+
+    fn submitted(deliver_at: Option<Timestamp>) -> Submitted {
+        Submitted {
+            tenant: TENANT,
+            kind: "thing.happened".to_owned(),
+            body: Bytes::from_static(b"{}"),
+            key: None,
+            ordering_key: None,
+            deliver_at,
+            acknowledged: None,
+        }
+    }
+
+    /// World 949 found it: an engine of which only the last step of its start failed went on without its
+    /// owner, and sent what the next one sent too.
+    #[test]
+    fn what_could_not_be_started_is_not_at_work() {
+        const FAILED_STARTS: usize = 200;
+        in_world(
+            |_| true,
+            |world| async move {
+                let node = world.any_node().expect("a node");
+                let submitted = submitted(Some(world.ground.time.now().plus(HOUR)));
+                let accepted = node.engine.accept(TENANT, vec![producing::submission(&submitted)]);
+                accepted.await.expect("accepted");
+                node.gate.kill();
+                let frailty = Frailty { refused: 8, ..Frailty::default() };
+                let mut failed = 0;
+                while failed < FAILED_STARTS {
+                    match Node::start(&world.ground, 0, frailty).await {
+                        Some(node) => node.gate.kill(),
+                        None => failed += 1,
+                    }
+                }
+                sleep(3 * HOUR).await;
+                let arrived = world.ground.chronicle.read(|history| history.arrivals.len());
+                assert_eq!(arrived, 0);
+            },
+        );
+    }
+
+    /// Worlds in which nodes go on when all is well found it: the next of a line that was moved on by a
+    /// commit which nobody heard of waited for a restart.
+    #[test]
+    fn a_line_goes_on_after_a_commit_that_nobody_heard_of() {
+        const EVENTS: usize = 40;
+        let in_line = |scenario: &Scenario| {
+            let plans = &scenario.endpoints;
+            plans.iter().all(|plan| plan.taker == Taker::Url)
+                && plans.iter().any(|plan| plan.ordering == Ordering::Fifo)
+        };
+        in_world(in_line, |world| async move {
+            let node = world.any_node().expect("a node");
+            for _ in 0..EVENTS {
+                let submitted = submitted(Some(world.ground.time.now().plus(HOUR)));
+                let accepted = node.engine.accept(TENANT, vec![producing::submission(&submitted)]);
+                accepted.await.expect("accepted");
+            }
+            node.gate.kill();
+            let frailty = Frailty { unheard: 4, ..Frailty::default() };
+            let node = loop {
+                if let Some(node) = Node::start(&world.ground, 0, frailty).await {
+                    break node;
+                }
+            };
+            sleep(3 * HOUR).await;
+            node.recover();
+            sleep(3 * HOUR).await;
+            assert!(!world.is_unfinished().await, "something waits for a restart");
+        });
+    }
+
+    /// World 1432 found it: an endpoint that was resumed by a commit which nobody heard of stood still
+    /// until a restart.
+    #[test]
+    fn a_change_of_an_endpoint_that_nobody_heard_of_is_gone_by() {
+        in_world(
+            |_| true,
+            |world| async move {
+                world.any_node().expect("a node").gate.kill();
+                let mut paused = 0;
+                // Some do not come as far as to be asked.
+                while paused < 5 {
+                    let frailty = Frailty { unheard: 2, ..Frailty::default() };
+                    let Some(node) = Node::start(&world.ground, 0, frailty).await else { continue };
+                    let id = *world.endpoints.lock().first().expect("an endpoint");
+                    let asked =
+                        node.engine.set_endpoint_state(ACTING, id, EndpointAction::Pause).await;
+                    node.recover();
+                    sleep(HOUR).await;
+                    let stored = world.ground.store.endpoints().await.expect("endpoints");
+                    let stored = stored.into_iter().find(|endpoint| endpoint.id == id);
+                    let known = node.engine.endpoint(TENANT, id).expect("known");
+                    assert_eq!(stored.as_ref(), Some(&*known));
+                    let unheard = asked.is_err() && known.state == EndpointState::Paused;
+                    paused += u32::from(unheard);
+                    let resumed =
+                        node.engine.set_endpoint_state(ACTING, id, EndpointAction::Resume).await;
+                    resumed.expect("all is well");
+                    node.gate.kill();
+                }
+            },
+        );
     }
 }

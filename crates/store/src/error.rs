@@ -6,7 +6,8 @@ pub enum Error {
     /// More work is waiting than the store can take on: come back later.
     #[error("the store is overloaded")]
     Overloaded,
-    /// The disk is full, the database locked or out of reach: nothing was written; try again.
+    /// The disk is full, the database locked or out of reach: nothing was written, unless the word
+    /// that it was got lost; try again.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
     /// The file is not ours to open: not a database, or of a newer version.
@@ -21,4 +22,18 @@ pub enum Error {
     /// The store is closing.
     #[error("the store is closed")]
     Closed,
+}
+
+impl Error {
+    /// Whether what was to be written may be there all the same.
+    pub fn leaves_doubt(&self) -> bool {
+        match self {
+            Self::Unavailable(_) => true,
+            Self::Overloaded
+            | Self::Refused(_)
+            | Self::Damaged(_)
+            | Self::Exists(_)
+            | Self::Closed => false,
+        }
+    }
 }

@@ -1,4 +1,5 @@
-//! Follows what other nodes change of the configuration, and sees to it that they follow this one.
+//! Follows what other nodes change of the configuration, and sees to it that they follow this one. A change
+//! of this one's own that may have been stored without its hearing of it is followed as well.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -191,10 +192,7 @@ async fn reload(shared: &Arc<Shared>) -> Result<(), StoreError> {
     let turn = shared.configuring.lock().await;
     let revision = store.look(Vec::new()).await?.revision;
     if revision > fleet.configuration.seen() {
-        let endpoints = shared.store.endpoints().await?;
-        shared.hubs.renew(shared, shared.store.hubs().await?);
-        put_endpoints(shared, endpoints);
-        endpoints::end_deleted_locked(shared).await?;
+        put_all(shared).await?;
     }
     drop(turn);
     let read = &fleet.configuration.read;
@@ -204,6 +202,44 @@ async fn reload(shared: &Arc<Shared>) -> Result<(), StoreError> {
         follow(shared, revision);
     }
     Ok(())
+}
+
+/// After a change of configuration of which nobody knows whether it was stored: it is read again.
+pub(crate) fn read_again(shared: &Shared, error: &StoreError) {
+    if error.leaves_doubt() {
+        match &shared.fleet {
+            Some(fleet) => fleet.configuration.ask(),
+            None => shared.unsure.notify_one(),
+        }
+    }
+}
+
+/// Reads configuration again when that was asked for, for as long as the engine lives.
+pub(crate) async fn run_alone(shared: Arc<Shared>) {
+    loop {
+        shared.unsure.notified().await;
+        loop {
+            let turn = shared.configuring.lock().await;
+            let read = put_all(&shared).await;
+            drop(turn);
+            match read {
+                Ok(()) => break,
+                Err(StoreError::Closed) => return,
+                Err(error) => {
+                    tracing::debug!(%error, "could not read the configuration, trying again");
+                    ports::pause(&*shared.clock, PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+/// Puts to use what the store has. Whoever asks for it holds the turn to configure.
+async fn put_all(shared: &Arc<Shared>) -> Result<(), StoreError> {
+    let endpoints = shared.store.endpoints().await?;
+    shared.hubs.renew(shared, shared.store.hubs().await?);
+    put_endpoints(shared, endpoints);
+    endpoints::end_deleted_locked(shared).await
 }
 
 /// Puts endpoints to use as they are now, and forgets those that are no more.

@@ -2,16 +2,22 @@
 //! that fill, cables that are pulled, endpoints that fail for a while; and whoever starts dead processes
 //! again.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::select;
 use tokio::time::sleep;
 
 use super::World;
+use crate::chance::Chance;
 use crate::hazard::Hazard;
 use crate::history::{FaultKind, Hitch};
 
 const DAY_MS: u64 = 86_400_000;
+/// How soon after an event something happens at the latest: while it is stored, carried, answered, tried
+/// again.
+const BUSY_FOR_MS: [u64; 4] = [20, 60, 2_000, 40_000];
 const DISTURBANCES: [Hazard; 7] = [
     Hazard::Crashes,
     Hazard::Pauses,
@@ -30,12 +36,24 @@ pub(super) async fn keep_up(world: Arc<World>, index: usize) {
     }
 }
 
+/// Events come hours apart where a world lasts for days, and nothing goes on in between: waits for the
+/// next one, and for a part of what it takes to carry it.
+async fn until_busy(world: &World, chance: &Chance) {
+    let next = world.stirred.notified();
+    select(pin!(next), pin!(sleep(2 * world.scenario.pace))).await;
+    let within = chance.choose(&BUSY_FOR_MS).copied().unwrap_or_default();
+    sleep(Duration::from_millis(chance.below(within))).await;
+}
+
 pub(super) async fn disturb(world: Arc<World>) {
     let Some(every) = world.scenario.disturbance_every else { return };
     let chance = world.chance.apart();
     let chronicle = world.ground.chronicle.clone();
     loop {
         sleep(every.mul_f64(0.5 + chance.share())).await;
+        if chance.once_in(2) {
+            until_busy(&world, &chance).await;
+        }
         let index = usize::try_from(chance.below(world.scenario.nodes as u64)).unwrap_or(0);
         let endpoint = chance.below(world.scenario.endpoints.len() as u64);
         // Twice as long as a lease at the longest, so that some pauses are longer than it.
@@ -50,6 +68,7 @@ pub(super) async fn disturb(world: Arc<World>) {
             continue;
         }
         let Some(node) = world.node(index) else { continue };
+        world.struck.notify_waiters();
         match hazard {
             Hazard::Crashes => {
                 chronicle.fault(index, FaultKind::Crash);

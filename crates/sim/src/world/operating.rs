@@ -129,10 +129,13 @@ pub(super) async fn put_right(world: &World) {
             };
             stopped += 1;
             let Some(node) = world.any_node() else { continue };
+            let asked = world.ground.chronicle.asked(Deed::Resume(endpoint.id));
             let acting = Acting::gateway(endpoint.tenant);
             let changing = node.engine.set_endpoint_state(acting, endpoint.id, action);
-            // It is looked at again.
-            drop(timeout(PATIENCE, changing).await);
+            // Otherwise it is looked at again.
+            if let Ok(Ok(_)) = timeout(PATIENCE, changing).await {
+                world.ground.chronicle.heard(asked);
+            }
         }
         let replays = world.ground.store.open_jobs().await.unwrap_or_default();
         if stopped == 0 && replays.is_empty() {

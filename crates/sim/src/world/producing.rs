@@ -1,13 +1,16 @@
 //! Producers: they send, remember what they were told, and send again what nobody acknowledged.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::{Either, select};
 use postrider_engine::{Accepted, Submission};
 use tokio::time::{sleep, timeout};
 
 use super::{TENANT, World};
+use crate::chance::Chance;
 use crate::history::Submitted;
 use crate::scenario::Scenario;
 
@@ -17,6 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const TRIES: u32 = 6;
 /// How far off an event may ask to be delivered.
 const LONGEST_PUT_OFF_SECS: u64 = 20_000;
+
+/// How soon after something befell a node the next event comes at the latest.
+const STRUCK_FOR_MS: u64 = 8_000;
 
 /// Ends when all has been sent.
 pub(super) async fn produce(world: &Arc<World>) {
@@ -29,8 +35,9 @@ pub(super) async fn produce(world: &Arc<World>) {
     for number in 0..events {
         // Now and then all at once.
         if !chance.once_in(4) {
-            sleep(pace.mul_f64(2.0 * chance.share())).await;
+            wait(world, &chance, pace.mul_f64(2.0 * chance.share())).await;
         }
+        world.stirred.notify_waiters();
         let key = chance.once_in(2).then(|| format!("key {number}"));
         let now = world.ground.time.now();
         let later = Duration::from_secs(chance.between(1, longest));
@@ -46,6 +53,16 @@ pub(super) async fn produce(world: &Arc<World>) {
         sending.spawn(send(Arc::clone(world), submitted));
     }
     sending.join_all().await;
+}
+
+/// Waits for the time of the next event. What befalls a node while nothing goes on tells little, so an
+/// event comes right after it.
+async fn wait(world: &World, chance: &Chance, its_time: Duration) {
+    let struck = world.struck.notified();
+    let struck = matches!(select(pin!(struck), pin!(sleep(its_time))).await, Either::Left(_));
+    if struck {
+        sleep(Duration::from_millis(chance.below(STRUCK_FOR_MS))).await;
+    }
 }
 
 /// What a producer sends.
