@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     list: bool,
 
     /// Worlds that each is given to be found out
-    #[arg(long, default_value_t = 400, value_name = "N")]
+    #[arg(long, default_value_t = 1000, value_name = "N")]
     seeds: u64,
 
     /// Do not first live through the same worlds with nothing broken

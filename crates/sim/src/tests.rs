@@ -24,11 +24,11 @@ fn what_must_hold_holds_in_every_world() {
     }
 }
 
-/// Among the first thousand worlds these were broken: 949 by the product, the others by checkers that
-/// complained of what has to be so.
+/// In 134, 167, 326 and 1432 the product waited for a restart that did not come; in 8 and 613 nobody had
+/// written down that an endpoint was resumed when the world healed.
 #[test]
 fn worlds_that_were_broken_once_stay_whole() {
-    for seed in [376, 547, 783, 949] {
+    for seed in [8, 134, 167, 326, 613, 1_432] {
         let ended = world::run(&Scenario::of(seed)).expect("a world");
         assert_eq!(ended.violations, [] as [String; 0], "seed {seed}");
     }

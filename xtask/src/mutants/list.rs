@@ -32,6 +32,7 @@ const PAGES: &str = "crates/store/src/sqlite/pages.rs";
 const ROUTE: &str = "crates/engine/src/route.rs";
 const SCHEDULER: &str = "crates/engine/src/scheduler.rs";
 const SETTLE: &str = "crates/store/src/sqlite/settle.rs";
+const SETTLER: &str = "crates/engine/src/settler.rs";
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
@@ -86,6 +87,26 @@ pub(super) const MUTANTS: &[Mutant] = &[
             file: SETTLE,
             from: "            promote(batch.conn, settle.endpoint, &line, settle.at)?\n",
             to: "            None\n",
+        }],
+    },
+    Mutant {
+        name: "lost-page",
+        checker: "stranded",
+        breaks: "forgets what waits in the store when a page of it could not be read",
+        edits: &[Edit {
+            file: SCHEDULER,
+            from: "        queue.page = None;\n        queue.spilled = true;\n",
+            to: "        queue.page = None;\n",
+        }],
+    },
+    Mutant {
+        name: "unheard-line",
+        checker: "stranded",
+        breaks: "does not look for the next of a line that a commit moved on without being heard",
+        edits: &[Edit {
+            file: SETTLER,
+            from: "                    if verdict.waiting.in_line {\n",
+            to: "                    if verdict.waiting.in_line && now < Timestamp::MIN {\n",
         }],
     },
     Mutant {
@@ -156,6 +177,23 @@ pub(super) const MUTANTS: &[Mutant] = &[
                 file: SCHEDULER,
                 from: "        self.in_flight.contains_key(&delivery)\n            || self.reserved.contains(&delivery)\n",
                 to: "        self.reserved.contains(&delivery)\n",
+            },
+        ],
+    },
+    Mutant {
+        name: "hasty-handover",
+        checker: "duplicates",
+        breaks: "hands lanes over with deliveries of them in flight, and busy ones first",
+        edits: &[
+            Edit {
+                file: BEATS,
+                from: "leaving.into_iter().filter(|charge| scheduler.in_flight_of(*charge) == 0).collect()",
+                to: "leaving.into_iter().filter(|charge| scheduler.in_flight_of(*charge) < 99).collect()",
+            },
+            Edit {
+                file: BEATS,
+                from: "(scheduler.in_flight_of(*charge), std::cmp::Reverse(*charge))",
+                to: "std::cmp::Reverse((scheduler.in_flight_of(*charge), *charge))",
             },
         ],
     },
@@ -258,21 +296,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         }],
     },
     Mutant {
-        name: "hasty-handover",
+        name: "before-its-event",
         checker: "jumps",
-        breaks: "hands lanes over with deliveries of them in flight, and busy ones first",
-        edits: &[
-            Edit {
-                file: BEATS,
-                from: "leaving.into_iter().filter(|charge| scheduler.in_flight_of(*charge) == 0).collect()",
-                to: "leaving.into_iter().filter(|charge| scheduler.in_flight_of(*charge) < 99).collect()",
-            },
-            Edit {
-                file: BEATS,
-                from: "(scheduler.in_flight_of(*charge), std::cmp::Reverse(*charge))",
-                to: "std::cmp::Reverse((scheduler.in_flight_of(*charge), *charge))",
-            },
-        ],
+        breaks: "confirms a success and does not write it down when the clock was set back since",
+        edits: &[Edit {
+            file: SETTLE,
+            from: "    if !leases::stand_as_believed(batch.conn, settle)? {\n",
+            to: "    if settle.next.state == State::Delivered && settle.at < settle.next.born {\n\
+                 \x20       return Ok(Settled::Applied { promoted: None });\n    }\n\
+                 \x20   if !leases::stand_as_believed(batch.conn, settle)? {\n",
+        }],
     },
     Mutant {
         name: "open-rows",

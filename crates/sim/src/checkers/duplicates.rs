@@ -2,13 +2,17 @@
 //! whoever sent it the first time died, lost its right or its memory, or did not hear the answer.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use postrider_core::{DeliveryId, State, Timestamp};
 
 use super::near;
 use crate::history::{Arrival, FaultKind, History};
-use crate::network::Manner;
+use crate::network::{LATEST_MS, Manner};
 use crate::world::Remains;
+
+/// What a message takes beyond its delay, and more.
+const IN_PASSING: Duration = Duration::from_secs(1);
 
 pub(super) fn check(remains: &Remains) -> Vec<String> {
     remains.chronicle.read(|history| {
@@ -74,15 +78,17 @@ pub(super) fn is_explained(
     until: Timestamp,
 ) -> bool {
     let felt_from = first.at.minus(near::AFTERMATH);
+    // What it sent before may arrive after its end. Once that is over, an end that is past is no excuse.
+    let alive_from = first.at.minus(Duration::from_millis(LATEST_MS)).minus(IN_PASSING);
     let to_blame = history.faults.iter().any(|fault| {
         fault.node == first.node
             && match fault.kind {
-                FaultKind::Crash
-                | FaultKind::Restart
-                | FaultKind::Pause
-                | FaultKind::Unheard
-                | FaultKind::DiskFull
-                | FaultKind::CutOff => felt_from <= fault.at && fault.at <= until,
+                FaultKind::Crash | FaultKind::Restart => {
+                    alive_from <= fault.at && fault.at <= until
+                }
+                FaultKind::Pause | FaultKind::Unheard | FaultKind::DiskFull | FaultKind::CutOff => {
+                    felt_from <= fault.at && fault.at <= until
+                }
                 FaultKind::LostAnswer | FaultKind::LateAnswer | FaultKind::LostLine => {
                     first.at <= fault.at && fault.at <= until
                 }
