@@ -98,14 +98,13 @@ pub(crate) fn find(named: Option<&Path>) -> Option<PathBuf> {
 /// Reads a file, at the start or again. What it refers to is fetched anew.
 pub(crate) fn reload(path: &Path) -> Result<Loaded, Refused> {
     let refused = |faults| Refused { path: path.to_owned(), faults };
-    let unreadable =
-        |message: String| refused(vec![Fault { line: 0, key: String::new(), message }]);
+    let unreadable = |message: String| refused(vec![Fault::new(0, "", message)]);
     let bytes = bounded(path, MAX_FILE_BYTES)
         .map_err(|error| unreadable(format!("cannot be read: {error}")))?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let line = error.as_bytes()[..at].split(|byte| *byte == b'\n').count();
-        refused(vec![Fault { line, key: String::new(), message: "is no text in UTF-8".into() }])
+        refused(vec![Fault::new(line, "", "is no text in UTF-8")])
     })?;
     let folder = path.parent().unwrap_or(Path::new(""));
     let variable = |name: &str| {

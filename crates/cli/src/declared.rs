@@ -28,6 +28,7 @@ use postrider_engine::Options;
 use postrider_server::{InProcess, Refusal};
 
 use crate::config::declared::Declared;
+use crate::output::inert_to;
 
 pub(crate) use carrying::NewToken;
 pub(crate) use plan::Plan;
@@ -43,6 +44,17 @@ pub(crate) struct Fault {
     /// Such as `endpoints.billing.url`.
     pub(crate) key: String,
     pub(crate) message: String,
+}
+
+/// A message is cut after so many characters.
+const MAX_MESSAGE_CHARS: usize = 2_000;
+
+impl Fault {
+    /// What is said may repeat what the file says, and is to be shown by a terminal.
+    pub(crate) fn new(line: usize, key: impl Into<String>, message: impl AsRef<str>) -> Self {
+        let message = inert_to(message.as_ref(), MAX_MESSAGE_CHARS);
+        Self { line, key: key.into(), message }
+    }
 }
 
 /// Applies everything to a gateway without a past, as the API would: what it refuses is what a real one

@@ -35,8 +35,8 @@ impl LineIndex {
 pub(super) struct Faults(Vec<Fault>);
 
 impl Faults {
-    pub(super) fn add(&mut self, line: usize, key: impl Into<String>, message: impl Into<String>) {
-        self.0.push(Fault { line, key: key.into(), message: message.into() });
+    pub(super) fn add(&mut self, line: usize, key: impl Into<String>, message: impl AsRef<str>) {
+        self.0.push(Fault::new(line, key, message));
     }
 
     /// In the order of the file, and no more than somebody reads.
@@ -47,7 +47,7 @@ impl Faults {
             let (line, more) = (first.line, faults.len() - MAX_FAULTS);
             faults.truncate(MAX_FAULTS);
             let message = format!("{more} more things are wrong from here on");
-            faults.push(Fault { line, key: String::new(), message });
+            faults.push(Fault::new(line, "", message));
         }
         faults
     }

@@ -264,6 +264,7 @@ fn what_is_wrong_is_told_with_its_line_and_its_key() {
             "sources.s.verify.secret",
             "cannot read the file x",
         ),
+        ("[policies.p]\npreset = \"a\\u001b[2J\"", 2, "policies.p.preset", "`a\\u{1b}[2J`"),
         (
             "[endpoints.a]\nheaders = { X = \"Bearer env:SECRET\" }",
             2,

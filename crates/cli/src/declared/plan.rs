@@ -142,7 +142,7 @@ pub(super) fn matched<'a>(
                     word(item.kind),
                     ids.join(", ")
                 );
-                faults.push(Fault { line: item.lines.item, key: subject.key(""), message });
+                faults.push(Fault::new(item.lines.item, subject.key(""), message));
             }
         }
     }

@@ -148,18 +148,16 @@ fn undeclared(subject: &Subject, item: &Item, missing: &Missing) -> Fault {
         missing.name.escape_debug(),
         missing.key("")
     );
-    Fault { line: item.lines.of(field), key: subject.key(field), message }
+    Fault::new(item.lines.of(field), subject.key(field), message)
 }
 
 fn refused(subject: &Subject, item: &Item, refusal: Refusal) -> Vec<Fault> {
     let Refusal { detail, errors, .. } = refusal;
     if errors.is_empty() {
-        return vec![Fault { line: item.lines.item, key: subject.key(""), message: detail }];
+        return vec![Fault::new(item.lines.item, subject.key(""), detail)];
     }
-    let fault = |(field, message): (String, String)| Fault {
-        line: item.lines.of(&field),
-        key: subject.key(&field),
-        message,
+    let fault = |(field, message): (String, String)| {
+        Fault::new(item.lines.of(&field), subject.key(&field), message)
     };
     errors.into_iter().map(fault).collect()
 }
