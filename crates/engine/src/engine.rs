@@ -271,10 +271,8 @@ impl Engine {
             }
             shared.runtime.spawn(beats::run(Arc::clone(&shared)));
             shared.runtime.spawn(looks::run(Arc::clone(&shared)));
-            shared.runtime.spawn(reload::run(Arc::clone(&shared)));
-        } else {
-            shared.runtime.spawn(reload::run_alone(Arc::clone(&shared)));
         }
+        shared.runtime.spawn(reload::run(Arc::clone(&shared)));
         shared.runtime.spawn(settler::run(Arc::clone(&shared), verdicts));
         shared.runtime.spawn(operator::run(Arc::clone(&shared), told));
         shared.runtime.spawn(shared::drive(Arc::clone(&shared)));

@@ -56,7 +56,7 @@ pub(crate) enum Taker {
     Hub,
 }
 
-const HOUR: Duration = Duration::from_hours(1);
+pub(crate) const HOUR: Duration = Duration::from_hours(1);
 const MINUTE: Duration = Duration::from_mins(1);
 
 impl Scenario {

@@ -34,7 +34,7 @@ use crate::gate::Life;
 use crate::history::{Chronicle, Fault, FaultKind, Hitch};
 use crate::network::Internet;
 use crate::node::{Ground, Node};
-use crate::scenario::{EndpointPlan, Scenario, Taker};
+use crate::scenario::{EndpointPlan, HOUR, Scenario, Taker};
 use crate::store::Frailty;
 use crate::{checkers, panics};
 
@@ -42,7 +42,6 @@ pub(crate) const TENANT: TenantId = TenantId::DEFAULT;
 const ACTING: Acting = Acting::gateway(TENANT);
 /// How long everything may take to end once all is well: longer than any policy waits.
 const CONVERGES_WITHIN: Duration = Duration::from_hours(24 * 40);
-const HOUR: Duration = Duration::from_hours(1);
 const LOOK_EVERY: Duration = HOUR;
 /// The same where policies are brief.
 const CONVERGES_SOON: Duration = HOUR;

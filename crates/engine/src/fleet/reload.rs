@@ -167,18 +167,21 @@ fn follow(shared: &Shared, revision: i64) {
     fleet.tell(store, To::All, &Word::Seen(fleet.configuration.seen()));
 }
 
-/// Reads configuration when it has changed, for as long as the engine lives.
+/// Reads configuration when it has changed, or may have, for as long as the engine lives.
 pub(crate) async fn run(shared: Arc<Shared>) {
-    let Some(fleet) = &shared.fleet else { return };
+    let (asked, clock) = match &shared.fleet {
+        Some(fleet) => (&fleet.configuration.asked, fleet.clock.machine()),
+        None => (&shared.unsure, &*shared.clock),
+    };
     loop {
-        fleet.configuration.asked.notified().await;
+        asked.notified().await;
         loop {
             match reload(&shared).await {
                 Ok(()) => break,
                 Err(StoreError::Closed) => return,
                 Err(error) => {
                     tracing::debug!(%error, "could not read the configuration, trying again");
-                    ports::pause(fleet.clock.machine(), PAUSE).await;
+                    ports::pause(clock, PAUSE).await;
                 }
             }
         }
@@ -187,9 +190,9 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 
 /// Reads all of it, and puts to use what is not as it was.
 async fn reload(shared: &Arc<Shared>) -> Result<(), StoreError> {
-    let Some((fleet, store)) = shared.sharing() else { return Ok(()) };
     // One at a time with this node's own changes: what is read is not older than they are.
     let turn = shared.configuring.lock().await;
+    let Some((fleet, store)) = shared.sharing() else { return put_all(shared).await };
     let revision = store.look(Vec::new()).await?.revision;
     if revision > fleet.configuration.seen() {
         put_all(shared).await?;
@@ -210,26 +213,6 @@ pub(crate) fn read_again(shared: &Shared, error: &StoreError) {
         match &shared.fleet {
             Some(fleet) => fleet.configuration.ask(),
             None => shared.unsure.notify_one(),
-        }
-    }
-}
-
-/// Reads configuration again when that was asked for, for as long as the engine lives.
-pub(crate) async fn run_alone(shared: Arc<Shared>) {
-    loop {
-        shared.unsure.notified().await;
-        loop {
-            let turn = shared.configuring.lock().await;
-            let read = put_all(&shared).await;
-            drop(turn);
-            match read {
-                Ok(()) => break,
-                Err(StoreError::Closed) => return,
-                Err(error) => {
-                    tracing::debug!(%error, "could not read the configuration, trying again");
-                    ports::pause(&*shared.clock, PAUSE).await;
-                }
-            }
         }
     }
 }

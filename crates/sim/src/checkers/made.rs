@@ -41,7 +41,6 @@ pub(super) fn remains(happens: impl FnOnce(&mut History)) -> Remains {
         frailty: Frailty::default(),
         mishaps: Mishaps::default(),
         disturbance_every: None,
-        starts_again: true,
         operated: false,
         ..scenario
     };
