@@ -4,6 +4,7 @@ mod accept;
 pub(crate) mod backlog;
 mod batch;
 pub(crate) mod connection;
+mod durable;
 mod end_to_end;
 pub(crate) mod event;
 mod forgetful;

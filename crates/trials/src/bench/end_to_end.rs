@@ -1,5 +1,6 @@
 //! How many events a second go all the way, from the producer's post to the sink, kept up without
-//! the backlog growing: the gateway beside a pass-through that stores nothing.
+//! the backlog growing: the gateway beside a pass-through that stores nothing, and beside one that
+//! stores by hand.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -41,8 +42,13 @@ pub(crate) async fn measure(setting: &Setting) -> Result<Vec<Row>> {
     let endpoint =
         gateway.create_endpoint(&json!({"url": sink.url(), "event_types": ["*"]})).await?;
     let events = gateway.events()?;
-    let (mut carried, mut limit) = (None, first);
+    let stored_sink = Sink::start(Manner::Answer, MAX_EVENTS).await?;
+    let data = setting.folder.join("end-to-end-by-hand");
+    let storing = Peer::by_hand(Some(stored_sink.address), &data).await?;
+    let (mut carried, mut stored, mut limit) = (None, None, first);
     for _ in 0..TURNS {
+        let turn = passed(&storing, &stored_sink, setting).await?;
+        stored = Some(stored.map_or(turn, |stored: Carried| stored.mean(&turn)));
         let turn = carry(&events, &gateway.process, &sink.arrivals, setting.sustained, setting)
             .await
             .with_context(|| gateway.last_words())?;
@@ -50,6 +56,7 @@ pub(crate) async fn measure(setting: &Setting) -> Result<Vec<Row>> {
         limit = limit.mean(&passed(&pass, &passed_sink, setting).await?);
     }
     let carried = carried.context("nothing was carried")?;
+    let stored = stored.context("nothing was stored by hand")?;
     gateway.until_settled(&endpoint).await?;
     ensure!(sink.arrivals.repeated() == 0, "{} events came twice", sink.arrivals.repeated());
     gateway.stop().await?;
@@ -60,6 +67,18 @@ pub(crate) async fn measure(setting: &Setting) -> Result<Vec<Row>> {
             Figure::per_second(carried.per_second),
             Some(Figure::per_second(limit.per_second)),
             Wanted::RatioAtLeast(0.6),
+        ),
+        Row::new(
+            "end to end: beside a pass-through that stores by hand",
+            Figure::per_second(carried.per_second),
+            Some(Figure::per_second(stored.per_second)),
+            Wanted::Nothing,
+        ),
+        Row::new(
+            "end to end: that one beside the pass-through",
+            Figure::per_second(stored.per_second),
+            Some(Figure::per_second(limit.per_second)),
+            Wanted::Nothing,
         ),
         Row::new(
             "end to end: added to the backlog, of what was accepted",
@@ -74,6 +93,12 @@ pub(crate) async fn measure(setting: &Setting) -> Result<Vec<Row>> {
                 "end to end: processor time an event",
                 Figure::microseconds(processor),
                 limit.processor.map(Figure::microseconds),
+                Wanted::Nothing,
+            ),
+            Row::new(
+                "end to end: the same, beside storing by hand",
+                Figure::microseconds(processor),
+                stored.processor.map(Figure::microseconds),
                 Wanted::Nothing,
             ),
             Row::new(

@@ -1,16 +1,16 @@
 //! What the gateway is held against. The null server is the gateway itself, on a store that says yes
 //! and forgets. The pass-through has the same HTTP server, the same HTTP client and the same headers on
-//! the wire, with nothing stored in between. Each runs as a process of its own, as the gateway does,
+//! the wire, with nothing stored in between, or as little as durability takes. Each runs as a process of its own, as the gateway does,
 //! and ends with the bench.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use axum::Router;
@@ -19,6 +19,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use postrider_core::EventId;
 use postrider_engine::destination::{Destination, Guard};
 use postrider_engine::http_client::{Client, ClientOptions, Post};
 use postrider_engine::ports::{Clock as _, Entropy as _, SystemClock, SystemEntropy};
@@ -26,17 +27,20 @@ use postrider_engine::{Engine, Options};
 use postrider_server::{
     Answers, ConnectionLimits, Front, Inbound, Keys, ServerOptions, ensure_admin_key,
 };
-use postrider_store::Store;
+use postrider_store::record::delivery_id;
 use postrider_store::sealing::{Keyring, SealingKey};
 use postrider_store::sqlite::{self, Sqlite};
+use postrider_store::{Journal as _, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use super::connection::{Target, bearer};
+use super::durable::Durable;
 use super::forgetful::Forgetful;
 use super::process::Process;
+use super::store_cycle::{self, Delivered};
 
 /// The key that producers present to the gateway and to its peers.
 pub(crate) const KEY: &str = "pr_bench_0123456789abcdefghijklmnopqrstuvwxyz";
@@ -62,6 +66,17 @@ impl Peer {
         Self::start(&["bench-pass", "--to", &to.to_string()])
     }
 
+    /// The one that does so too, but stores each event by hand first; with nowhere to push it only
+    /// stores. `data` is its folder.
+    pub(crate) async fn by_hand(to: Option<SocketAddr>, data: &Path) -> Result<Self> {
+        // The store makes the tables.
+        store_cycle::open(data)?.close().await;
+        let data = data.to_str().context("a folder whose name is no text")?;
+        let to = to.map(|to| to.to_string());
+        let to = to.as_deref().map_or(vec![], |to| vec!["--to", to]);
+        Self::start(&[&["bench-pass", "--data", data], &to[..]].concat())
+    }
+
     fn start(arguments: &[&str]) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -81,9 +96,12 @@ impl Peer {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct PassArguments {
-    /// Where payloads go
+    /// Where payloads go, if anywhere
     #[arg(long)]
-    to: SocketAddr,
+    to: Option<SocketAddr>,
+    /// Where they are stored before they are acknowledged, if they are
+    #[arg(long)]
+    data: Option<PathBuf>,
 }
 
 pub(crate) fn serve_null() -> Result<()> {
@@ -92,8 +110,7 @@ pub(crate) fn serve_null() -> Result<()> {
 }
 
 pub(crate) fn serve_pass(arguments: &PassArguments) -> Result<()> {
-    let to = arguments.to;
-    serve(async move { pass_router(to) })
+    serve(async { pass_router(arguments.to, arguments.data.as_deref()) })
 }
 
 /// Prints its address, then serves until the process that started it closes its input.
@@ -125,20 +142,11 @@ async fn null_router(folder: &Path) -> Result<Front> {
     Ok(postrider_server::router(engine, keys, inbound, ServerOptions::default()))
 }
 
-fn pass_router(to: SocketAddr) -> Result<Router> {
-    let guard = Guard::new(vec![to.ip().into()]);
-    let destination = Arc::new(guard.check_url(&format!("http://{to}/hook"))?);
-    let options = ClientOptions {
-        guard: Arc::new(guard),
-        extra_roots: Vec::new(),
-        revoked: Vec::new(),
-        egress_proxy: None,
-    };
+fn pass_router(to: Option<SocketAddr>, data: Option<&Path>) -> Result<Router> {
     let state = Arc::new(Pass {
         yes: Yes::new()?,
-        client: Client::new(options)?,
-        destination,
-        permits: Arc::new(Semaphore::new(PASS_IN_FLIGHT)),
+        push: to.map(Push::new).transpose()?,
+        durable: data.map(Durable::open).transpose()?,
     });
     Ok(Router::new().route("/v1/events", post(pass)).with_state(state))
 }
@@ -153,6 +161,13 @@ struct Yes {
 #[derive(Debug)]
 struct Pass {
     yes: Yes,
+    push: Option<Push>,
+    durable: Option<Durable>,
+}
+
+/// The way to where payloads go.
+#[derive(Debug)]
+struct Push {
     client: Client,
     destination: Arc<Destination>,
     permits: Arc<Semaphore>,
@@ -180,21 +195,10 @@ struct Acknowledgement<'a> {
 }
 
 async fn pass(State(state): State<Arc<Pass>>, headers: HeaderMap, body: Bytes) -> Response {
-    let (acknowledgement, payload) = match state.yes.accept(&headers, &body) {
-        Ok(accepted) => accepted,
-        Err(refusal) => return refusal.into_response(),
-    };
-    // Waiting here, before the answer, keeps what is accepted and not yet pushed within bounds.
-    let Ok(permit) = Arc::clone(&state.permits).acquire_owned().await else {
-        return StatusCode::SERVICE_UNAVAILABLE.into_response();
-    };
-    tokio::spawn(async move {
-        if let Err(error) = state.push(payload).await {
-            eprintln!("the pass-through could not push: {error:#}");
-        }
-        drop(permit);
-    });
-    acknowledgement
+    match state.accept(&headers, &body).await {
+        Ok(acknowledgement) => acknowledgement,
+        Err(refusal) => refusal.into_response(),
+    }
 }
 
 impl Yes {
@@ -202,7 +206,12 @@ impl Yes {
         Ok(Self { key: bearer(KEY)?, count: AtomicU64::new(0) })
     }
 
-    fn accept(&self, headers: &HeaderMap, body: &Bytes) -> Result<(Response, Bytes), StatusCode> {
+    /// The answer, the type and the payload of an event.
+    fn accept(
+        &self,
+        headers: &HeaderMap,
+        body: &Bytes,
+    ) -> Result<(Response, String, Bytes), StatusCode> {
         if headers.get(header::AUTHORIZATION) != Some(&self.key) {
             return Err(StatusCode::UNAUTHORIZED);
         }
@@ -217,12 +226,75 @@ impl Yes {
             duplicate: false,
         };
         let payload = body.slice_ref(event.payload.get().as_bytes());
-        Ok(((StatusCode::ACCEPTED, axum::Json(acknowledgement)).into_response(), payload))
+        let answer = (StatusCode::ACCEPTED, axum::Json(acknowledgement)).into_response();
+        Ok((answer, event.kind.into_owned(), payload))
     }
 }
 
 impl Pass {
-    async fn push(&self, payload: Bytes) -> Result<()> {
+    async fn accept(
+        self: &Arc<Self>,
+        headers: &HeaderMap,
+        body: &Bytes,
+    ) -> Result<Response, StatusCode> {
+        let (acknowledgement, kind, payload) = self.yes.accept(headers, body)?;
+        let stored = match &self.durable {
+            None => None,
+            Some(durable) => {
+                let deliveries = usize::from(self.push.is_some());
+                let stored = durable.append(kind, payload.clone(), deliveries).await;
+                Some(stored.map_err(|error| {
+                    eprintln!("the pass-through could not store: {error:#}");
+                    StatusCode::SERVICE_UNAVAILABLE
+                })?)
+            }
+        };
+        if let Some(push) = &self.push {
+            // Waiting here, before the answer, keeps what is accepted and not yet pushed within bounds.
+            let permit = Arc::clone(&push.permits).acquire_owned().await;
+            let permit = permit.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
+            let state = Arc::clone(self);
+            tokio::spawn(async move {
+                if let Err(error) = state.carry(payload, stored).await {
+                    eprintln!("the pass-through could not push: {error:#}");
+                }
+                drop(permit);
+            });
+        }
+        Ok(acknowledgement)
+    }
+
+    async fn carry(&self, payload: Bytes, stored: Option<EventId>) -> Result<()> {
+        let push = self.push.as_ref().context("nowhere to push to")?;
+        let (started_at, started) = (SystemClock.now(), Instant::now());
+        let status = push.send(payload).await?;
+        if let (Some(durable), Some(event)) = (&self.durable, stored) {
+            let (id, at) = (delivery_id(event, 0), SystemClock.now());
+            let duration = started.elapsed();
+            durable.settle(Delivered { id, at, started_at, duration, status })?;
+        }
+        Ok(())
+    }
+}
+
+impl Push {
+    fn new(to: SocketAddr) -> Result<Self> {
+        let guard = Guard::new(vec![to.ip().into()]);
+        let destination = Arc::new(guard.check_url(&format!("http://{to}/hook"))?);
+        let options = ClientOptions {
+            guard: Arc::new(guard),
+            extra_roots: Vec::new(),
+            revoked: Vec::new(),
+            egress_proxy: None,
+        };
+        Ok(Self {
+            client: Client::new(options)?,
+            destination,
+            permits: Arc::new(Semaphore::new(PASS_IN_FLIGHT)),
+        })
+    }
+
+    async fn send(&self, payload: Bytes) -> Result<u16> {
         let post = Post {
             destination: Arc::clone(&self.destination),
             headers: pushed_headers(),
@@ -232,7 +304,7 @@ impl Pass {
         };
         let answer = self.client.post(post).await?;
         anyhow::ensure!((200..300).contains(&answer.status), "answered {}", answer.status);
-        Ok(())
+        Ok(answer.status)
     }
 }
 
@@ -308,7 +380,7 @@ mod tests {
     async fn what_the_pass_through_accepts_arrives_once() {
         let capacity = usize::try_from(EVENTS).expect("a small number");
         let sink = Sink::start(Manner::Answer, capacity).await.expect("a sink");
-        let router = pass_router(sink.address).expect("a router");
+        let router = pass_router(Some(sink.address), None).expect("a router");
         let produced = produce(start(router).await).await;
         assert_eq!(produced.accepted, EVENTS);
         sink.arrivals.reach(EVENTS, Duration::from_mins(1)).await.expect("all arrive");
@@ -316,9 +388,50 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_is_stored_by_hand_arrives_once_and_is_noted_as_delivered() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let data = folder.path();
+        store_cycle::open(data).expect("a store").close().await;
+        let capacity = usize::try_from(EVENTS).expect("a small number");
+        let sink = Sink::start(Manner::Answer, capacity).await.expect("a sink");
+        let router = pass_router(Some(sink.address), Some(data)).expect("a router");
+        assert_eq!(produce(start(router).await).await.accepted, EVENTS);
+        sink.arrivals.reach(EVENTS, Duration::from_mins(1)).await.expect("all arrive");
+        assert_eq!((sink.arrivals.unique(), sink.arrivals.repeated()), (EVENTS, 0));
+
+        assert_eq!(count(data, "events WHERE deliveries = 1"), EVENTS);
+        // What was pushed last may not be noted yet: the writer does that when it comes to it.
+        let mut poll = tokio::time::interval(Duration::from_millis(5));
+        let noted = async {
+            while count(data, "deliveries WHERE state = 1 AND place IS NULL") < EVENTS {
+                poll.tick().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_mins(1), noted).await.expect("all are noted");
+    }
+
+    #[tokio::test]
+    async fn with_nowhere_to_push_events_are_only_stored() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let data = folder.path();
+        store_cycle::open(data).expect("a store").close().await;
+        let router = pass_router(None, Some(data)).expect("a router");
+        assert_eq!(produce(start(router).await).await.accepted, EVENTS);
+        assert_eq!((count(data, "events"), count(data, "deliveries")), (EVENTS, 0));
+    }
+
+    /// How many rows there are of what is asked for.
+    fn count(data: &Path, of: &str) -> u64 {
+        let database = rusqlite::Connection::open(data.join("postrider.db")).expect("a database");
+        let sql = format!("SELECT count(*) FROM {of}");
+        let rows: i64 = database.query_row(&sql, (), |row| row.get(0)).expect("a count");
+        rows.unsigned_abs()
+    }
+
+    #[tokio::test]
     async fn the_pass_through_refuses_what_the_gateway_would() {
         let sink = Sink::start(Manner::Answer, 8).await.expect("a sink");
-        let address = start(pass_router(sink.address).expect("a router")).await;
+        let address = start(pass_router(Some(sink.address), None).expect("a router")).await;
         let mut connection = Connection::open(address).await.expect("a connection");
         for (key, body, status) in [
             (Some(KEY), event::single("a.b", 1), 202),

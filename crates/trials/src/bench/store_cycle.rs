@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use postrider_core::id::Sequence;
-use postrider_core::{State, TenantId, Timestamp};
+use postrider_core::{DeliveryId, EventId, State, TenantId, Timestamp};
 use postrider_store::journal::{Appended, Urgency};
-use postrider_store::record::{NewEvent, Settle, Settled};
+use postrider_store::record::{NewEvent, Settle, Settled, delivery_id};
 use postrider_store::sealing::{Keyring, SealingKey};
 use postrider_store::sqlite::{Options, Sqlite};
 use postrider_store::{Journal as _, Ledger as _};
-use rusqlite::Connection as Database;
+use rusqlite::{CachedStatement, Connection as Database};
 
 use super::Setting;
 use super::batch::{self, ENDPOINT};
@@ -110,7 +110,7 @@ async fn cycle(store: &Sqlite, events: Vec<NewEvent>, settles: Vec<Settle>) -> R
     Ok(time)
 }
 
-fn open_by_hand(folder: &Path) -> Result<Database> {
+pub(crate) fn open_by_hand(folder: &Path) -> Result<Database> {
     let database = Database::open(folder.join(FILE))?;
     database.pragma_update(None, "synchronous", "FULL")?;
     database.pragma_update(None, "cache_size", -(32 << 10))?;
@@ -137,82 +137,136 @@ fn cycle_by_hand(
 
 fn append_by_hand(database: &mut Database, events: &[NewEvent]) -> Result<()> {
     let transaction = database.transaction()?;
-    {
-        let mut insert_event = transaction.prepare_cached(
-            "INSERT INTO events (id, tenant_id, received_at, deliveries, kind, content_type, body) \
-             VALUES (?1, ?2, ?3, 1, ?4, ?5, ?6)",
-        )?;
-        let mut insert_delivery = transaction.prepare_cached(
-            "INSERT INTO deliveries (id, tenant_id, event_id, endpoint_id, state, place, attempts, \
-             deferrals, tries, fence, replay, born, at) \
-             VALUES (?1, ?2, ?3, ?4, 0, 1, 0, 0, 0, 0, 0, ?5, ?5)",
-        )?;
-        for new in events {
-            let event = &new.event;
-            let (id, tenant, at) =
-                (event.id.as_i64(), event.tenant.0, event.received_at.as_millis());
-            insert_event.execute((
-                id,
-                tenant,
-                at,
-                &event.kind,
-                &event.content_type,
-                &event.body[..],
-            ))?;
-            for (index, delivery) in new.deliveries.iter().enumerate() {
-                let delivery_id = new.delivery_id(index).as_i64();
-                insert_delivery.execute((
-                    delivery_id,
-                    tenant,
-                    id,
-                    delivery.endpoint.as_i64(),
-                    at,
-                ))?;
-            }
-        }
-        count_by_hand(&transaction, 0, events.len())?;
-        transaction
-            .prepare_cached("UPDATE event_counts SET n = n + ?1 WHERE tenant_id = 1")?
-            .execute([i64::try_from(events.len())?])?;
+    let mut by_hand = ByHand::new(&transaction)?;
+    for new in events {
+        let event = &new.event;
+        let event = Arrived {
+            id: event.id,
+            at: event.received_at,
+            kind: &event.kind,
+            body: &event.body,
+            deliveries: new.deliveries.len(),
+        };
+        by_hand.append(event)?;
     }
+    by_hand.finish()?;
     Ok(transaction.commit()?)
 }
 
 fn settle_by_hand(database: &mut Database, settles: &[Settle]) -> Result<()> {
     let transaction = database.transaction()?;
-    {
-        let mut update = transaction.prepare_cached(
-            "UPDATE deliveries SET state = 1, place = NULL, attempts = 1, tries = 1, \
-             fence = fence + 1, at = ?3, last_attempt_at = ?4, status = ?5, duration_ms = ?6 \
-             WHERE id = ?1 AND fence = ?2",
-        )?;
-        for settle in settles {
-            let attempt = settle.attempt.as_ref().context("a settle without its attempt")?;
-            let changed = update.execute((
-                settle.id.as_i64(),
-                settle.fence,
-                settle.at.as_millis(),
-                attempt.started_at.as_millis(),
-                attempt.status,
-                i64::try_from(attempt.duration.as_millis())?,
-            ))?;
-            ensure!(changed == 1, "a delivery was not settled by hand");
-        }
-        count_by_hand(&transaction, 1, settles.len())?;
+    let mut by_hand = ByHand::new(&transaction)?;
+    for settle in settles {
+        let attempt = settle.attempt.as_ref().context("a settle without its attempt")?;
+        by_hand.settle(&Delivered {
+            id: settle.id,
+            at: settle.at,
+            started_at: attempt.started_at,
+            duration: attempt.duration,
+            status: attempt.status.context("an attempt without a status")?,
+        })?;
     }
+    by_hand.finish()?;
     Ok(transaction.commit()?)
 }
 
-fn count_by_hand(database: &Database, state: i64, by: usize) -> Result<()> {
-    let mut update = database.prepare_cached(
-        "UPDATE delivery_counts SET n = n + ?3 WHERE endpoint_id = ?1 AND state = ?2",
-    )?;
-    let by = i64::try_from(by)?;
-    update.execute((ENDPOINT.as_i64(), state, by))?;
-    if state == 1 {
-        update.execute((ENDPOINT.as_i64(), 0, -by))?;
+/// A transaction of hand-written SQL: events, their deliveries, and their successes.
+pub(crate) struct ByHand<'c> {
+    database: &'c Database,
+    insert_event: CachedStatement<'c>,
+    insert_delivery: CachedStatement<'c>,
+    update: CachedStatement<'c>,
+    events: i64,
+    deliveries: i64,
+    settled: i64,
+}
+
+/// An event with its deliveries, all of them to [`ENDPOINT`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Arrived<'a> {
+    pub(crate) id: EventId,
+    pub(crate) at: Timestamp,
+    pub(crate) kind: &'a str,
+    pub(crate) body: &'a [u8],
+    pub(crate) deliveries: usize,
+}
+
+/// What is kept of a delivery that arrived at the first try.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Delivered {
+    pub(crate) id: DeliveryId,
+    pub(crate) at: Timestamp,
+    pub(crate) started_at: Timestamp,
+    pub(crate) duration: Duration,
+    pub(crate) status: u16,
+}
+
+impl<'c> ByHand<'c> {
+    pub(crate) fn new(database: &'c Database) -> Result<Self> {
+        Ok(Self {
+            database,
+            insert_event: database.prepare_cached(
+                "INSERT INTO events (id, tenant_id, received_at, deliveries, kind, content_type, \
+                 body) VALUES (?1, 1, ?2, ?3, ?4, ?5, ?6)",
+            )?,
+            insert_delivery: database.prepare_cached(
+                "INSERT INTO deliveries (id, tenant_id, event_id, endpoint_id, state, place, \
+                 attempts, deferrals, tries, fence, replay, born, at) \
+                 VALUES (?1, 1, ?2, ?3, 0, 1, 0, 0, 0, 0, 0, ?4, ?4)",
+            )?,
+            update: database.prepare_cached(
+                "UPDATE deliveries SET state = 1, place = NULL, attempts = 1, tries = 1, \
+                 fence = fence + 1, at = ?2, last_attempt_at = ?3, status = ?4, duration_ms = ?5 \
+                 WHERE id = ?1 AND fence = 0",
+            )?,
+            events: 0,
+            deliveries: 0,
+            settled: 0,
+        })
     }
-    Ok(())
+
+    pub(crate) fn append(&mut self, event: Arrived<'_>) -> Result<()> {
+        let Arrived { id, at, kind, body, deliveries } = event;
+        let (event, at, count) = (id.as_i64(), at.as_millis(), i64::try_from(deliveries)?);
+        self.insert_event.execute((event, at, count, kind, batch::CONTENT_TYPE, body))?;
+        for index in 0..deliveries {
+            let delivery = delivery_id(id, index).as_i64();
+            self.insert_delivery.execute((delivery, event, ENDPOINT.as_i64(), at))?;
+        }
+        self.events += 1;
+        self.deliveries += count;
+        Ok(())
+    }
+
+    pub(crate) fn settle(&mut self, delivered: &Delivered) -> Result<()> {
+        let changed = self.update.execute((
+            delivered.id.as_i64(),
+            delivered.at.as_millis(),
+            delivered.started_at.as_millis(),
+            delivered.status,
+            i64::try_from(delivered.duration.as_millis())?,
+        ))?;
+        ensure!(changed == 1, "a delivery was not settled by hand");
+        self.settled += 1;
+        Ok(())
+    }
+
+    /// Brings the counts up to date.
+    pub(crate) fn finish(self) -> Result<()> {
+        let mut deliveries = self.database.prepare_cached(
+            "UPDATE delivery_counts SET n = n + ?3 WHERE endpoint_id = ?1 AND state = ?2",
+        )?;
+        for (state, by) in [(0, self.deliveries - self.settled), (1, self.settled)] {
+            if by != 0 {
+                deliveries.execute((ENDPOINT.as_i64(), state, by))?;
+            }
+        }
+        if self.events > 0 {
+            let sql = "UPDATE event_counts SET n = n + ?1 WHERE tenant_id = 1";
+            self.database.prepare_cached(sql)?.execute([self.events])?;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
