@@ -1,7 +1,7 @@
 //! What the gateway is held against. The null server is the gateway itself, on a store that says yes
 //! and forgets. The pass-through has the same HTTP server, the same HTTP client and the same headers on
-//! the wire, with nothing stored in between, or as little as durability takes. Each runs as a process of its own, as the gateway does,
-//! and ends with the bench.
+//! the wire, with nothing stored in between, or as little as durability takes. Each runs as a process
+//! of its own, as the gateway does, and ends with the bench.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead as _, BufReader, Read as _};
@@ -207,11 +207,11 @@ impl Yes {
     }
 
     /// The answer, the type and the payload of an event.
-    fn accept(
+    fn accept<'b>(
         &self,
         headers: &HeaderMap,
-        body: &Bytes,
-    ) -> Result<(Response, String, Bytes), StatusCode> {
+        body: &'b Bytes,
+    ) -> Result<(Response, Cow<'b, str>, Bytes), StatusCode> {
         if headers.get(header::AUTHORIZATION) != Some(&self.key) {
             return Err(StatusCode::UNAUTHORIZED);
         }
@@ -227,7 +227,7 @@ impl Yes {
         };
         let payload = body.slice_ref(event.payload.get().as_bytes());
         let answer = (StatusCode::ACCEPTED, axum::Json(acknowledgement)).into_response();
-        Ok((answer, event.kind.into_owned(), payload))
+        Ok((answer, event.kind, payload))
     }
 }
 
@@ -242,7 +242,7 @@ impl Pass {
             None => None,
             Some(durable) => {
                 let deliveries = usize::from(self.push.is_some());
-                let stored = durable.append(kind, payload.clone(), deliveries).await;
+                let stored = durable.append(kind.into_owned(), payload.clone(), deliveries).await;
                 Some(stored.map_err(|error| {
                     eprintln!("the pass-through could not store: {error:#}");
                     StatusCode::SERVICE_UNAVAILABLE
@@ -266,14 +266,13 @@ impl Pass {
 
     async fn carry(&self, payload: Bytes, stored: Option<EventId>) -> Result<()> {
         let push = self.push.as_ref().context("nowhere to push to")?;
+        let (Some(durable), Some(event)) = (&self.durable, stored) else {
+            return push.send(payload).await.map(drop);
+        };
         let (started_at, started) = (SystemClock.now(), Instant::now());
         let status = push.send(payload).await?;
-        if let (Some(durable), Some(event)) = (&self.durable, stored) {
-            let (id, at) = (delivery_id(event, 0), SystemClock.now());
-            let duration = started.elapsed();
-            durable.settle(Delivered { id, at, started_at, duration, status })?;
-        }
-        Ok(())
+        let (id, at) = (delivery_id(event, 0), SystemClock.now());
+        durable.settle(Delivered { id, at, started_at, duration: started.elapsed(), status })
     }
 }
 
