@@ -44,7 +44,7 @@ enum Task {
     /// The server that acknowledges and stores nothing (started by `bench`)
     #[command(hide = true)]
     BenchNull,
-    /// The server that pushes onwards and stores nothing, or only what it must (started by `bench`)
+    /// The server that pushes onwards and stores nothing, or by hand (started by `bench`)
     #[command(hide = true)]
     BenchPass(bench::PassArguments),
 }

@@ -1,7 +1,10 @@
-//! What durability takes by itself: one writer with hand-written SQL, in the tables of the store and
-//! with its pragmas, that commits for everybody who waits. A peer of the gateway that has it stores an
+//! Storing without a gateway around it: one writer with hand-written SQL, in the tables of the store,
+//! that commits for everybody who waits, each commit on disk. A peer of the gateway that has it stores an
 //! event and its delivery before it says yes, and notes that it was delivered; it routes, signs,
 //! schedules and retries nothing.
+//!
+//! It is written as one would first write it. The writer copies its log into the database itself, which
+//! the store leaves to a thread beside it: so this is not the most that storing allows.
 
 use std::fmt;
 use std::path::Path;
@@ -23,8 +26,8 @@ const QUEUE: usize = 8_192;
 /// The most that go into one commit.
 const MOST_TOGETHER: usize = 1_024;
 
-/// The way to the writer, which ends with the last of these.
-#[derive(Debug, Clone)]
+/// The way to the writer, which ends with it.
+#[derive(Debug)]
 pub(crate) struct Durable {
     queue: SyncSender<Command>,
 }

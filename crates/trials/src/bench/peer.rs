@@ -1,7 +1,7 @@
 //! What the gateway is held against. The null server is the gateway itself, on a store that says yes
 //! and forgets. The pass-through has the same HTTP server, the same HTTP client and the same headers on
-//! the wire, with nothing stored in between, or as little as durability takes. Each runs as a process
-//! of its own, as the gateway does, and ends with the bench.
+//! the wire, with nothing stored in between, or with events and deliveries stored by hand. Each runs as
+//! a process of its own, as the gateway does, and ends with the bench.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead as _, BufReader, Read as _};
