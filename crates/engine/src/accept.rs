@@ -1,27 +1,18 @@
-//! The way in: match endpoints, store, and hand over in memory what was stored.
+//! The way in: what an event is when it comes, who listens to it, and what becomes of it.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
 use postrider_core::id::Sequence;
-use postrider_core::{Delivery, EndpointId, EventId, SourceId, State, TenantId, Timestamp, Trace};
+use postrider_core::{EndpointId, EventId, SourceId, TenantId, Timestamp, Trace};
 use postrider_store::Error as StoreError;
-use postrider_store::journal::{Appended, Appending};
-use postrider_store::record::{
-    Event, FIRST_FENCE, Headers, MAX_DELIVERIES_PER_EVENT, NewDelivery, NewEvent, Waiting,
-    delivery_id,
-};
-use tokio::runtime::Handle;
+use postrider_store::record::{Event, Headers, MAX_DELIVERIES_PER_EVENT, NewDelivery, NewEvent};
+use tokio::sync::oneshot;
 
 use crate::error::Error;
 use crate::filter::{Facts, FilterError, Subject};
-use crate::metrics::Way;
+use crate::intake::Request;
 use crate::route::{Route, Routes};
-use crate::scheduler::{Meanwhile, Scheduler};
 use crate::shared::Shared;
 use crate::spans::Accepting;
 
@@ -68,70 +59,47 @@ pub enum Accepted {
     Conflict { id: EventId },
 }
 
-/// Stores events and hands their deliveries over. Once begun it runs to its end even if the caller
-/// goes away: what was stored must also be scheduled.
-pub(crate) fn accept(
+/// Stores events, all in one commit, and hands their deliveries over. Once begun that runs to its end
+/// even if the caller goes away.
+pub(crate) async fn accept(
     shared: &Arc<Shared>,
-    tenant: TenantId,
-    submissions: Vec<Submission>,
-) -> impl Future<Output = Result<Vec<Accepted>, Error>> + Send + use<> {
-    let work = append(Arc::clone(shared), tenant, submissions);
-    Unbroken { work: Some(Box::pin(work)), runtime: shared.runtime.clone() }
-}
-
-async fn append(
-    shared: Arc<Shared>,
     tenant: TenantId,
     mut submissions: Vec<Submission>,
 ) -> Result<Vec<Accepted>, Error> {
-    let span = Accepting::begin(&shared, tenant, &mut submissions);
-    let accepted = store(&shared, tenant, submissions).await;
-    if let Some(span) = span {
-        span.end(&shared, &accepted);
-    }
-    accepted
-}
-
-async fn store(
-    shared: &Arc<Shared>,
-    tenant: TenantId,
-    submissions: Vec<Submission>,
-) -> Result<Vec<Accepted>, Error> {
-    let (handed, appending) = begin(shared, tenant, submissions)?;
-    match appending.await {
-        Ok(answers) => Ok(hand_over(shared, handed, answers)),
+    let span = Accepting::begin(shared, tenant, &mut submissions);
+    let addressed = match address_all(shared, tenant, submissions) {
+        Ok(addressed) => addressed,
         Err(error) => {
-            take_back(shared, &handed, &error);
-            Err(error.into())
+            let refused = Err(error);
+            if let Some(span) = span {
+                span.end(shared, &refused);
+            }
+            return refused;
         }
+    };
+    let (reply, answer) = oneshot::channel();
+    {
+        let mut intake = shared.intake.lock();
+        let now = shared.clock.now();
+        let name = |addressed: Addressed| addressed.name(&mut intake.ids, tenant, now);
+        let events = addressed.into_iter().map(name).collect();
+        intake.leave(shared, Request { events, span, reply });
     }
+    answer.await.unwrap_or(Err(Error::Store(StoreError::Closed)))
 }
 
-/// Gives out ids and queues the events for the store under one lock, so that events are stored in
-/// the order of their ids: that is the order in which an ordered endpoint gets them.
-fn begin(
+/// Filters may take their time over a large body; nobody waits for that.
+fn address_all(
     shared: &Shared,
     tenant: TenantId,
     submissions: Vec<Submission>,
-) -> Result<(Vec<Handed>, Appending), Error> {
+) -> Result<Vec<Addressed>, Error> {
     if shared.fleet.as_ref().is_some_and(|fleet| !fleet.may_give_out_ids()) {
         let why = "this node has lost touch with the others";
         return Err(StoreError::Unavailable(why.into()).into());
     }
     let routes = shared.routes.load();
-    // Filters may take their time over a large body; nobody waits for that.
-    let addressed = submissions
-        .into_iter()
-        .map(|submission| address(&routes, tenant, submission))
-        .collect::<Result<Vec<_>, _>>()?;
-    let mut ids = shared.ids.lock();
-    let now = shared.clock.now();
-    let events: Vec<NewEvent> =
-        addressed.into_iter().map(|addressed| addressed.name(&mut ids, tenant, now)).collect();
-    let handed: Vec<Handed> = events.iter().map(Handed::of).collect();
-    announce(shared, &handed);
-    let appending = shared.store.append(events);
-    Ok((handed, appending))
+    submissions.into_iter().map(|submission| address(&routes, tenant, submission)).collect()
 }
 
 /// An event and where it goes.
@@ -236,196 +204,4 @@ fn write_errors(errors: &[(EndpointId, FilterError)]) -> Option<String> {
         .map(|(endpoint, error)| (endpoint.to_string(), error.to_string().into()))
         .collect();
     Some(serde_json::Value::Object(by_endpoint).to_string())
-}
-
-/// What is kept in memory of an event while it is being stored.
-struct Handed {
-    event: Arc<Event>,
-    /// Each endpoint, and whether the delivery stands in a line.
-    endpoints: Vec<(EndpointId, bool)>,
-}
-
-impl Handed {
-    fn of(new: &NewEvent) -> Self {
-        let endpoints =
-            new.deliveries.iter().map(|new| (new.endpoint, new.line.is_some())).collect();
-        Self { event: Arc::clone(&new.event), endpoints }
-    }
-
-    fn waiting(&self, index: usize) -> Waiting {
-        let (endpoint, in_line) = self.endpoints[index];
-        let born = self.event.born();
-        Waiting {
-            id: delivery_id(self.event.id, index),
-            endpoint,
-            event: Arc::clone(&self.event),
-            delivery: Delivery {
-                state: State::Pending,
-                attempts: 0,
-                deferrals: 0,
-                due: born,
-                born,
-            },
-            tries: 0,
-            fence: FIRST_FENCE,
-            in_line,
-        }
-    }
-}
-
-/// Keeps pages off the deliveries until they are handed over.
-fn announce(shared: &Shared, handed: &[Handed]) {
-    if handed.iter().all(|handed| handed.endpoints.is_empty()) {
-        return;
-    }
-    let mut scheduler = shared.scheduler.lock();
-    for handed in handed.iter().filter(|handed| !handed.endpoints.is_empty()) {
-        scheduler.expect(handed.event.id);
-    }
-}
-
-/// Nothing was stored, as far as is known. It may have been all the same, where the word that it was
-/// got lost: then nobody was told of it, but it is there and has to be carried, so it is looked for.
-fn take_back(shared: &Arc<Shared>, handed: &[Handed], error: &StoreError) {
-    let in_doubt = error.leaves_doubt();
-    let now = shared.clock.now();
-    let mut scheduler = shared.scheduler.lock();
-    for handed in handed {
-        let seen = scheduler.arrived(handed.event.id) != Meanwhile::Nothing;
-        if seen || in_doubt {
-            for (endpoint, _) in &handed.endpoints {
-                scheduler.note_stored(*endpoint, None, now);
-            }
-        }
-    }
-    drop(scheduler);
-    shared.pump();
-}
-
-/// Counts what was stored.
-fn measure(shared: &Shared, handed: &[Handed], answers: &[Appended]) {
-    let Some(tenant) = handed.first().map(|handed| handed.event.tenant) else { return };
-    let metrics = &shared.metrics;
-    let stored = handed.iter().zip(answers).filter(|(handed, answer)| match answer {
-        Appended::New { .. } => {
-            let event = &handed.event;
-            metrics.note_received(Way::of(event.source, &event.kind), handed.endpoints.len());
-            true
-        }
-        Appended::Duplicate { .. } => {
-            metrics.duplicates.one();
-            false
-        }
-        Appended::Conflict { .. } => {
-            metrics.conflicts.one();
-            false
-        }
-    });
-    let made = stored.flat_map(|(handed, _)| {
-        let at = handed.event.received_at;
-        handed.endpoints.iter().map(move |(endpoint, _)| (at, *endpoint))
-    });
-    shared.measures.made(tenant, made);
-}
-
-fn hand_over(shared: &Arc<Shared>, handed: Vec<Handed>, answers: Vec<Appended>) -> Vec<Accepted> {
-    measure(shared, &handed, &answers);
-    let now = shared.clock.now();
-    let mut orphans = Vec::new();
-    let mut any = false;
-    let accepted = handed
-        .into_iter()
-        .zip(answers)
-        .map(|(handed, answer)| {
-            if !handed.endpoints.is_empty() {
-                any = true;
-                orphans.extend(handed.offer(&mut shared.scheduler.lock(), &answer, now));
-            }
-            handed.receipt(answer)
-        })
-        .collect();
-    if any {
-        shared.pump();
-    }
-    shared.cancel_orphans(orphans);
-    accepted
-}
-
-impl Handed {
-    /// Schedules what was stored. Returns endpoints that nobody knows any more.
-    fn offer(
-        &self,
-        scheduler: &mut Scheduler,
-        answer: &Appended,
-        now: Timestamp,
-    ) -> Vec<EndpointId> {
-        let meanwhile = scheduler.arrived(self.event.id);
-        let parked = match answer {
-            Appended::New { parked } => parked,
-            Appended::Duplicate { .. } | Appended::Conflict { .. } => return Vec::new(),
-        };
-        let later = self.event.deliver_at.filter(|at| *at > now);
-        let mut orphans = Vec::new();
-        for (index, (endpoint, _)) in self.endpoints.iter().enumerate() {
-            let known = match (meanwhile, parked.contains(&index), later) {
-                // It will be handed on by the one before it.
-                (Meanwhile::Nothing, true, _) => continue,
-                // That may have happened already. The store knows how it stands.
-                (Meanwhile::PassedOver, true, _) | (Meanwhile::Reserved, _, _) => {
-                    scheduler.note_stored(*endpoint, None, now)
-                }
-                (Meanwhile::Nothing | Meanwhile::PassedOver, false, Some(at)) => {
-                    scheduler.note_stored(*endpoint, Some(at), now)
-                }
-                (Meanwhile::Nothing | Meanwhile::PassedOver, false, None) => {
-                    scheduler.offer(self.waiting(index), now)
-                }
-            };
-            if !known {
-                orphans.push(*endpoint);
-            }
-        }
-        orphans
-    }
-
-    fn receipt(&self, answer: Appended) -> Accepted {
-        let event = &self.event;
-        match answer {
-            Appended::New { .. } => {
-                let deliveries = u32::try_from(self.endpoints.len()).unwrap_or(u32::MAX);
-                Accepted::New { id: event.id, received_at: event.received_at, deliveries }
-            }
-            Appended::Duplicate { id, kind, received_at, deliveries } => {
-                Accepted::Duplicate { id, kind, received_at, deliveries }
-            }
-            Appended::Conflict { id } => Accepted::Conflict { id },
-        }
-    }
-}
-
-/// A future that, when dropped half-way, goes on as a task of its own.
-struct Unbroken<T: Send + 'static> {
-    work: Option<BoxFuture<'static, T>>,
-    runtime: Handle,
-}
-
-impl<T: Send + 'static> Future for Unbroken<T> {
-    type Output = T;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        let Some(work) = &mut self.work else { return Poll::Pending };
-        let done = work.as_mut().poll(context);
-        if done.is_ready() {
-            self.work = None;
-        }
-        done
-    }
-}
-
-impl<T: Send + 'static> Drop for Unbroken<T> {
-    fn drop(&mut self) {
-        if let Some(work) = self.work.take() {
-            self.runtime.spawn(work);
-        }
-    }
 }

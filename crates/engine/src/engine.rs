@@ -38,6 +38,7 @@ use crate::failing::{self, Failing};
 use crate::fleet::{Fleet, NodeOptions, beats, hearing, looks, outbox, reload};
 use crate::http_client::{Client, ClientOptions, EgressProxy};
 use crate::hubs::Hubs;
+use crate::intake::Intake;
 use crate::jobs::Jobs;
 use crate::leases::Leasing;
 use crate::measures::Measuring;
@@ -221,7 +222,7 @@ impl Engine {
         };
         let shared = Arc::new(Shared {
             scheduler: Mutex::new(scheduler),
-            ids: Mutex::new(ids),
+            intake: Mutex::new(Intake::new(ids)),
             notices,
             fleet,
             carrier: Arc::new(Carriers {

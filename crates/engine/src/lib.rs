@@ -1,8 +1,8 @@
 //! The engine: takes events in, decides what goes where and when, has it carried, and keeps the
 //! books. The rules are `postrider_core`'s, the books are `postrider_store`'s.
 //!
-//! Reading order follows an event: [`engine`] starts everything; `accept` stores an event and hands
-//! its deliveries over; `scheduler` chooses what goes next; `courier` carries one attempt through;
+//! Reading order follows an event: [`engine`] starts everything; `accept` finds who listens to an event,
+//! `intake` stores it and hands its deliveries over; `scheduler` chooses what goes next; `courier` carries one attempt through;
 //! `settler` makes the result durable and publishes [`notices`].
 
 pub mod engine;
@@ -11,6 +11,7 @@ pub mod ports;
 
 mod accept;
 mod acting;
+mod intake;
 
 pub mod spans;
 

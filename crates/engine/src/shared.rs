@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use postrider_core::id::Sequence;
 use postrider_core::{DeliveryId, EndpointId, Timestamp};
 use postrider_store::journal::Pages;
 use postrider_store::{Error as StoreError, Store};
@@ -22,6 +21,7 @@ use crate::engine::Options;
 use crate::failing::Failing;
 use crate::fleet::Fleet;
 use crate::hubs::Hubs;
+use crate::intake::Intake;
 use crate::jobs::Jobs;
 use crate::leases::Leasing;
 use crate::measures::Measuring;
@@ -63,7 +63,7 @@ pub(crate) struct Shared {
     pub(crate) jobs: Jobs,
     pub(crate) routes: ArcSwap<Routes>,
     pub(crate) scheduler: Mutex<Scheduler>,
-    pub(crate) ids: Mutex<Sequence>,
+    pub(crate) intake: Mutex<Intake>,
     pub(crate) notices: Notices,
     pub(crate) operators: Operators,
     /// Since when endpoints fail. Taken while the scheduler is locked, never the other way round.
@@ -96,7 +96,7 @@ impl std::fmt::Debug for Shared {
 impl Shared {
     /// Reserves `count` consecutive ids.
     pub(crate) fn take_ids(&self, count: u32) -> i64 {
-        self.ids.lock().take(self.clock.now(), count)
+        self.intake.lock().ids.take(self.clock.now(), count)
     }
 
     /// Starts every delivery that may start now.

@@ -20,12 +20,12 @@ pub(super) struct Edit {
     pub(super) to: &'static str,
 }
 
-const ACCEPT: &str = "crates/engine/src/accept.rs";
 const APPEND: &str = "crates/store/src/sqlite/append.rs";
 const BEATS: &str = "crates/engine/src/fleet/beats.rs";
 const DELIVERY: &str = "crates/core/src/delivery.rs";
 const ENDPOINTS: &str = "crates/engine/src/endpoints.rs";
 const HISTORY: &str = "crates/store/src/sqlite/history.rs";
+const INTAKE: &str = "crates/engine/src/intake.rs";
 const LETTER: &str = "crates/engine/src/carriers/letter.rs";
 const LISTS: &str = "crates/store/src/sqlite/lists.rs";
 const PAGES: &str = "crates/store/src/sqlite/pages.rs";
@@ -40,12 +40,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         checker: "durable",
         breaks: "says yes to a producer although the store said no",
         edits: &[Edit {
-            file: ACCEPT,
-            from: "            Err(error.into())\n        }\n    }\n}\n\n/// Gives out ids",
-            to: "            let parked = Vec::new;\n\
-                 \x20           let told = handed.iter();\n\
-                 \x20           Ok(told.map(|one| one.receipt(Appended::New { parked: parked() })).collect())\n\
-                 \x20       }\n    }\n}\n\n/// Gives out ids",
+            file: INTAKE,
+            from: "                request.answer(shared, Err(error.clone().into()));\n",
+            to: "                let parked = Vec::new;\n\
+                 \x20               let told = request.events.iter();\n\
+                 \x20               let told = told.map(|new| receipt(new, &Appended::New { parked: parked() }));\n\
+                 \x20               let told = told.collect();\n\
+                 \x20               request.answer(shared, Ok(told));\n",
         }],
     },
     Mutant {
@@ -131,9 +132,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         checker: "prompt",
         breaks: "leaves what was just accepted until something else happens",
         edits: &[Edit {
-            file: ACCEPT,
-            from: "    if any {\n        shared.pump();\n    }\n",
-            to: "",
+            file: INTAKE,
+            from: "    shared.pump();\n    shared.cancel_orphans(orphans);\n",
+            to: "    shared.cancel_orphans(orphans);\n",
         }],
     },
     Mutant {

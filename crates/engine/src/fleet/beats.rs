@@ -353,7 +353,7 @@ async fn join_again(
         inner.held.clear();
         inner.leaving.clear();
     }
-    shared.ids.lock().renumber(joined.number, highest);
+    shared.intake.lock().ids.renumber(joined.number, highest);
     shared.notices.renumber(joined.number);
     fleet.asks.hear_anew();
     tracing::warn!(node = %joined.node, "had been given up by the others; joined again");
