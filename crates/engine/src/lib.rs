@@ -1,9 +1,10 @@
 //! The engine: takes events in, decides what goes where and when, has it carried, and keeps the
 //! books. The rules are `postrider_core`'s, the books are `postrider_store`'s.
 //!
-//! Reading order follows an event: [`engine`] starts everything; `accept` finds who listens to an event,
-//! `intake` stores it and hands its deliveries over; `scheduler` chooses what goes next; `courier` carries one attempt through;
-//! `settler` makes the result durable and publishes [`notices`].
+//! Reading order follows an event: [`engine`] starts everything; `accept` finds who listens to an
+//! event; `intake` stores it and hands its deliveries over; `scheduler` chooses what goes next;
+//! `courier` carries one attempt through; `settler` makes the result durable and publishes
+//! [`notices`].
 
 pub mod engine;
 mod error;

@@ -47,7 +47,7 @@ pub(crate) async fn start_with(options: Options) -> (Engine, TempDir) {
     (Engine::start(options, store, clock, entropy).await.expect("the engine starts"), data)
 }
 
-fn keyring() -> Keyring {
+pub(crate) fn keyring() -> Keyring {
     Keyring::new(vec![SealingKey::from_bytes([7; 32])]).expect("one key")
 }
 
@@ -89,12 +89,8 @@ pub(crate) async fn send(engine: &Engine, event_type: &str, count: usize) -> Vec
     send_bodies(engine, event_type, bodies).await
 }
 
-pub(crate) async fn send_bodies(
-    engine: &Engine,
-    event_type: &str,
-    bodies: Vec<Bytes>,
-) -> Vec<EventId> {
-    let event = |body: Bytes| Submission {
+pub(crate) fn submission(event_type: &str, body: Bytes) -> Submission {
+    Submission {
         kind: event_type.to_owned(),
         content_type: "text/plain".into(),
         body,
@@ -106,8 +102,15 @@ pub(crate) async fn send_bodies(
         verified: None,
         headers: Vec::new(),
         trace: None,
-    };
-    let events = bodies.into_iter().map(event).collect();
+    }
+}
+
+pub(crate) async fn send_bodies(
+    engine: &Engine,
+    event_type: &str,
+    bodies: Vec<Bytes>,
+) -> Vec<EventId> {
+    let events = bodies.into_iter().map(|body| submission(event_type, body)).collect();
     let accepted = engine.accept(TenantId::DEFAULT, events).await.expect("accepted");
     let id = |one: Accepted| match one {
         Accepted::New { id, .. } => id,
