@@ -4,20 +4,14 @@
 mod rig;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use postrider_core::TenantId;
-use postrider_engine::ports::{SystemClock, SystemEntropy};
-use postrider_engine::{Accepted, Engine, Options, Submission};
-use postrider_store::Journal;
-use postrider_store::sqlite::{self, Sqlite};
+use postrider_engine::{Accepted, Engine, Submission};
 use rig::sink::Sink;
-use rig::{keyring, listen, start, submission};
-use rusqlite::Connection;
-use tempfile::TempDir;
+use rig::{listen, start, submission};
 
 fn event(kind: &str, body: &str) -> Submission {
     submission(kind, Bytes::copy_from_slice(body.as_bytes()))
@@ -95,37 +89,4 @@ async fn what_a_producer_that_went_away_has_left_is_stored_and_carried() {
     let asked = engine.accept(TenantId::DEFAULT, vec![event("order", "left")]);
     assert!(asked.now_or_never().is_none(), "answered before it was stored");
     assert_eq!(sink.nth(1).await.body_text(), "left");
-}
-
-#[tokio::test]
-async fn an_event_that_cannot_be_stored_takes_nobody_along() {
-    let data = TempDir::new().expect("a folder");
-    let path = data.path().join("postrider.db");
-    let open = || Sqlite::open(&path, sqlite::Options::default(), keyring()).expect("a database");
-    let store = open();
-    store.close().await;
-    drop(store);
-    let by_hand = Connection::open(&path).expect("a database");
-    by_hand
-        .execute_batch(
-            "CREATE UNIQUE INDEX poison ON events (content_type) WHERE content_type = 'poison'",
-        )
-        .expect("an index");
-    drop(by_hand);
-    let (clock, entropy) = (Arc::new(SystemClock), Arc::new(SystemEntropy));
-    let engine = Engine::start(Options::default(), Arc::new(open()), clock, entropy)
-        .await
-        .expect("the engine starts");
-
-    // The index lets one of them in, and nobody has a key by which another could be its duplicate.
-    let asked = (0..9).map(|number| {
-        let mut event = event("order", &number.to_string());
-        if number % 4 == 0 {
-            event.content_type = "poison".into();
-        }
-        engine.accept(TenantId::DEFAULT, vec![event])
-    });
-    let answers = join_all(asked).await;
-    let stored: Vec<bool> = answers.iter().map(Result::is_ok).collect();
-    assert_eq!(stored, [true, true, true, true, false, true, true, true, false]);
 }

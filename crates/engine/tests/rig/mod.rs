@@ -47,7 +47,7 @@ pub(crate) async fn start_with(options: Options) -> (Engine, TempDir) {
     (Engine::start(options, store, clock, entropy).await.expect("the engine starts"), data)
 }
 
-pub(crate) fn keyring() -> Keyring {
+fn keyring() -> Keyring {
     Keyring::new(vec![SealingKey::from_bytes([7; 32])]).expect("one key")
 }
 
