@@ -76,8 +76,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         breaks: "forgets idempotency keys",
         edits: &[Edit {
             file: APPEND,
-            from: "        event.idempotency_key,\n",
-            to: "        None::<String>,\n",
+            from: "        null_or(event.idempotency_key.as_deref()),\n",
+            to: "        null_or(None::<&str>),\n",
         }],
     },
     Mutant {
@@ -246,8 +246,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         breaks: "lets all of a line go at once",
         edits: &[Edit {
             file: APPEND,
-            from: "let place = if ahead { Place::Parked } else { by_time };",
-            to: "let place = if ahead { by_time } else { by_time };",
+            from: "        row.place = Place::Parked;\n",
+            to: "        let _ = Place::Parked;\n",
         }],
     },
     Mutant {

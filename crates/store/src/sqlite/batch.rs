@@ -13,30 +13,30 @@ use crate::vitals::Load;
 
 pub(crate) struct Batch<'c> {
     pub(crate) conn: &'c Connection,
-    pub(crate) insert_event: Kept<'c>,
-    pub(crate) insert_delivery: Kept<'c>,
-    pub(crate) settle: Kept<'c>,
+    pub(crate) statements: Kept<'c>,
     pub(crate) counts: Counts,
     pub(crate) load: Load,
 }
 
-/// A statement that is looked up once in a transaction, not once in a command.
+/// Statements that are looked up once in a transaction, not once in a command: the few that nearly every
+/// command needs.
 #[derive(Default)]
 pub(crate) struct Kept<'c> {
-    statement: Option<CachedStatement<'c>>,
+    statements: Vec<(&'static str, CachedStatement<'c>)>,
 }
 
 impl<'c> Kept<'c> {
     pub(crate) fn get(
         &mut self,
         conn: &'c Connection,
-        sql: &str,
+        sql: &'static str,
     ) -> Result<&mut CachedStatement<'c>, Error> {
-        let statement = match self.statement.take() {
-            Some(known) => known,
-            None => conn.prepare_cached(sql)?,
-        };
-        Ok(self.statement.insert(statement))
+        let known = self.statements.iter().position(|(known, _)| *known == sql);
+        let index = known.unwrap_or(self.statements.len());
+        if known.is_none() {
+            self.statements.push((sql, conn.prepare_cached(sql)?));
+        }
+        Ok(&mut self.statements[index].1)
     }
 }
 
@@ -54,14 +54,7 @@ struct Change {
 
 impl<'c> Batch<'c> {
     pub(crate) fn new(conn: &'c Connection) -> Self {
-        Self {
-            conn,
-            insert_event: Kept::default(),
-            insert_delivery: Kept::default(),
-            settle: Kept::default(),
-            counts: Counts::default(),
-            load: Load::default(),
-        }
+        Self { conn, statements: Kept::default(), counts: Counts::default(), load: Load::default() }
     }
 
     /// Counts `by` more deliveries of `endpoint` in `state`.

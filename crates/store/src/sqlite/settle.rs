@@ -200,7 +200,7 @@ fn update(batch: &mut Batch<'_>, settle: &Settle, place: Option<Place>) -> Resul
     };
     let in_row = fits_row(settle, attempt);
     let response = attempt.response.as_ref().filter(|_| in_row).map(response::encode);
-    let changed = batch.settle.get(conn, WITH_ATTEMPT)?.execute(params![
+    let changed = batch.statements.get(conn, WITH_ATTEMPT)?.execute(params![
         settle.id.as_i64(),
         settle.fence,
         code::state(settle.from),

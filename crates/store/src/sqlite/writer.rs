@@ -105,7 +105,9 @@ impl Writer {
         let vitals = Arc::clone(&self.vitals);
         async move {
             let answer = match queued {
-                Ok(()) => answer.await.unwrap_or(Err(Error::Closed)),
+                // With the answer comes the command, whose memory is given free here: everybody waits for
+                // the writer.
+                Ok(()) => answer.await.map_or(Err(Error::Closed), |(answer, _done)| answer),
                 Err(error) => Err(error),
             };
             vitals.watch(answer)
@@ -303,7 +305,7 @@ struct Command<T, F> {
     urgency: Urgency,
     run: F,
     outcome: Option<T>,
-    reply: oneshot::Sender<Result<T, Error>>,
+    reply: oneshot::Sender<(Result<T, Error>, F)>,
 }
 
 impl<T: Send, F: FnMut(&mut Batch<'_>) -> Result<T, Error> + Send> Work for Command<T, F> {
@@ -321,9 +323,9 @@ impl<T: Send, F: FnMut(&mut Batch<'_>) -> Result<T, Error> + Send> Work for Comm
     }
 
     fn answer(self: Box<Self>, committed: Result<(), Error>) {
-        let Self { outcome, reply, .. } = *self;
+        let Self { outcome, reply, run, .. } = *self;
         // Whoever asked may have gone; what was committed stays.
-        let _ = reply.send(committed.and_then(|()| outcome.ok_or(Error::Closed)));
+        let _ = reply.send((committed.and_then(|()| outcome.ok_or(Error::Closed)), run));
     }
 }
 
