@@ -99,7 +99,12 @@ fn address_all(
         return Err(StoreError::Unavailable(why.into()).into());
     }
     let routes = shared.routes.load();
-    submissions.into_iter().map(|submission| address(&routes, tenant, submission)).collect()
+    // Collected from results, they would get room for four, and nearly always there is one.
+    let mut addressed = Vec::with_capacity(submissions.len());
+    for submission in submissions {
+        addressed.push(address(&routes, tenant, submission)?);
+    }
+    Ok(addressed)
 }
 
 /// An event and where it goes.

@@ -12,6 +12,7 @@ use postrider_store::fleet::Tenure;
 use postrider_store::journal::Urgency;
 use postrider_store::record::{Attempt, LeaseIs, Settle, Settled, Waiting};
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::{SendError, TrySendError};
 
 use crate::breaker::Change;
 use crate::endpoints::{Cause, Disable};
@@ -62,12 +63,34 @@ impl Settler {
         (Self { queue }, verdicts)
     }
 
-    pub(crate) async fn submit(&self, verdict: Verdict) {
-        // The receiving end lives as long as the engine; after it, there is nothing to settle into.
-        if let Err(refused) = self.queue.send(verdict).await {
-            tracing::debug!(delivery = %refused.0.waiting.id, "stopped before it was settled");
+    /// Leaves it to be settled. There is room for all that the engine has in flight; where more is allowed
+    /// than that, whoever has no room waits. Only then is memory taken for the waiting: every delivery's
+    /// task would have to carry it.
+    pub(crate) fn submit(&self, verdict: Verdict) -> impl Future<Output = ()> + Send + use<> {
+        let waiting = match self.queue.try_send(verdict) {
+            Ok(()) => None,
+            Err(TrySendError::Full(verdict)) => {
+                let queue = self.queue.clone();
+                Some(Box::pin(async move { queue.send(verdict).await }))
+            }
+            Err(TrySendError::Closed(verdict)) => {
+                lose(&verdict);
+                None
+            }
+        };
+        async move {
+            if let Some(waiting) = waiting
+                && let Err(SendError(verdict)) = waiting.await
+            {
+                lose(&verdict);
+            }
         }
     }
+}
+
+/// The receiving end lives as long as the engine; after it, there is nothing to settle into.
+fn lose(verdict: &Verdict) {
+    tracing::debug!(delivery = %verdict.waiting.id, "stopped before it was settled");
 }
 
 /// Settles until the engine is gone.
@@ -75,9 +98,8 @@ pub(crate) async fn run(shared: Arc<Shared>, mut verdicts: mpsc::Receiver<Verdic
     let mut batch = Vec::with_capacity(BATCH);
     while verdicts.recv_many(&mut batch, BATCH).await > 0 {
         while !batch.is_empty() {
-            let later = batch.split_off(portion(&batch));
-            settle(&shared, &mut batch).await;
-            batch = later;
+            let fitting = portion(&batch);
+            settle(&shared, &mut batch, fitting).await;
         }
     }
 }
@@ -94,7 +116,9 @@ fn portion(batch: &[Verdict]) -> usize {
     fitting.count().max(1)
 }
 
-async fn settle(shared: &Arc<Shared>, batch: &mut Vec<Verdict>) {
+/// Settles the first `count` of them and takes them out.
+async fn settle(shared: &Arc<Shared>, all: &mut Vec<Verdict>, count: usize) {
+    let batch = &mut all[..count];
     let urgency = {
         let scheduler = shared.scheduler.lock();
         if shared.fleet.is_some() {
@@ -108,9 +132,12 @@ async fn settle(shared: &Arc<Shared>, batch: &mut Vec<Verdict>) {
         };
         if batch.iter().any(pressing) { Urgency::Now } else { Urgency::Lazy }
     };
-    let Some(answers) = commit(shared, batch, urgency).await else { return };
-    measure(shared, batch, &answers);
-    book(shared, batch.drain(..), answers);
+    if let Some(answers) = commit(shared, batch, urgency).await {
+        measure(shared, batch, &answers);
+        book(shared, all.drain(..count), answers);
+    } else {
+        drop(all.drain(..count));
+    }
 }
 
 /// Makes changes durable that somebody waits for, without trying again; false for those that came

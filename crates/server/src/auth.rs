@@ -109,7 +109,7 @@ impl FromRequestParts<Arc<App>> for Hub {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Within(pub(crate) Caller);
 
-fn identify(parts: &Parts, app: &App) -> Result<Caller, Problem> {
+pub(crate) fn identify(parts: &Parts, app: &App) -> Result<Caller, Problem> {
     if let Some(Within(caller)) = parts.extensions.get() {
         return Ok(*caller);
     }

@@ -3,14 +3,16 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::IntoResponse as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::request::Parts;
 use http::{HeaderValue, StatusCode};
-use postrider_core::{EndpointId, EventId, SourceId, Timestamp, Trace, TraceId};
+use postrider_core::{EndpointId, EventId, SourceId, TenantId, Timestamp, Trace, TraceId};
 use postrider_engine::{Accepted, Submission};
 use postrider_store::ledger::{DeliveryFilter, EventQuery, Position};
 use postrider_store::record::{DeliveryRecord, Event, Headers};
@@ -38,26 +40,45 @@ pub(crate) async fn accept(
     request: Request,
 ) -> Answer {
     let (parts, body) = request.into_parts();
-    let body = extract::read_body(&parts.headers, body, app.options.event_limit_bytes).await?;
-    let query = parts.uri.query();
+    take_in(app, caller.tenant, parts, body).await
+}
+
+#[expect(clippy::manual_async_fn, reason = "an async fn has room for each argument twice")]
+pub(crate) fn take_in(
+    app: Arc<App>,
+    tenant: TenantId,
+    parts: Parts,
+    body: Body,
+) -> impl Future<Output = Answer> + Send {
+    async move {
+        let body = extract::read_body(&parts.headers, body, app.options.event_limit_bytes).await?;
+        let (kind, submission) = read_event(&app, parts, &body)?;
+        drop(body);
+        let accepted = app.engine.accept(tenant, submission).await?;
+        let accepted = accepted.into_iter().next().ok_or_else(Problem::internal)?;
+        let mut receipt = String::with_capacity(RECEIPT_BYTES);
+        let status = write_receipt(&mut receipt, &kind, &accepted)?;
+        Ok(json_text(status, receipt))
+    }
+}
+
+/// The event of a request, and its type.
+fn read_event(app: &App, parts: Parts, body: &Bytes) -> Result<(String, Vec<Submission>), Problem> {
+    let Parts { uri, headers, .. } = parts;
     let now = app.engine.clock().now();
-    let mut submission = if new_event::is_envelope(&parts.headers) {
-        if let Some(query) = query {
+    let mut submission = if new_event::is_envelope(&headers) {
+        if let Some(query) = uri.query() {
             Query::parse(query)?.finish()?;
         }
-        extract::parse::<Envelope<'_>>(&body)?.submit(now)?
+        extract::parse::<Envelope<'_>>(body)?.submit(now)?
     } else {
-        new_event::from_bytes(&parts.headers, Query::parse(query.unwrap_or_default())?, &body, now)?
+        let query = Query::parse(uri.query().unwrap_or_default())?;
+        new_event::from_bytes(&headers, query, body, now)?
     };
-    new_event::add_header_key(&mut submission, &parts.headers)?;
-    submission.trace = new_event::trace(&parts.headers);
-    new_event::add_way(&parts.headers, app.engine.instance(), &mut submission.headers)?;
-    let kind = submission.kind.clone();
-    let accepted = app.engine.accept(caller.tenant, vec![submission]).await?;
-    let accepted = accepted.into_iter().next().ok_or_else(Problem::internal)?;
-    let mut receipt = String::with_capacity(RECEIPT_BYTES);
-    let status = write_receipt(&mut receipt, &kind, &accepted)?;
-    Ok(json_text(status, receipt))
+    new_event::add_header_key(&mut submission, &headers)?;
+    submission.trace = new_event::trace(&headers);
+    new_event::add_way(&headers, app.engine.instance(), &mut submission.headers)?;
+    Ok((submission.kind.clone(), vec![submission]))
 }
 
 #[derive(Deserialize)]
@@ -415,6 +436,16 @@ mod tests {
 
     use super::*;
 
+    /// There is one for every producer that waits for its answer.
+    #[test]
+    fn what_takes_an_event_in_is_small() {
+        fn size<F: Future>(_: impl Fn(Arc<App>, TenantId, Parts, Body) -> F) -> usize {
+            size_of::<F>()
+        }
+        let bytes = size(take_in);
+        assert!(bytes <= 768, "{bytes} bytes");
+    }
+
     #[test]
     fn the_status_of_an_event_sums_up_its_deliveries() {
         use postrider_core::State::{
@@ -457,7 +488,7 @@ mod tests {
         ] {
             let event = Event {
                 id: EventId::from_i64(7),
-                tenant: postrider_core::TenantId::DEFAULT,
+                tenant: TenantId::DEFAULT,
                 kind: "a.b".into(),
                 content_type: content_type.into(),
                 body: Bytes::from_static(body),

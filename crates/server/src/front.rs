@@ -6,19 +6,20 @@ use std::convert::Infallible;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{self, Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, HttpBody};
-use axum::handler::Handler as _;
-use axum::response::{IntoResponse as _, Response};
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, ready};
 use http::{Method, Request};
 use tower_service::Service;
 
 use crate::App;
+use crate::auth;
 use crate::events;
 use crate::metrics::Route;
 use crate::problem::Problem;
@@ -50,6 +51,18 @@ impl Front {
     pub(crate) fn new(routes: Router, app: Arc<App>) -> Self {
         Self { routes, app }
     }
+
+    /// An event for whoever has a key.
+    fn take_in(&self, request: Request<Body>) -> BoxFuture<'static, Response> {
+        let (parts, body) = request.into_parts();
+        match auth::identify(&parts, &self.app) {
+            Ok(caller) => {
+                let taken = events::take_in(Arc::clone(&self.app), caller.tenant, parts, body);
+                taken.map(IntoResponse::into_response).boxed()
+            }
+            Err(problem) => ready(problem.into_response()).boxed(),
+        }
+    }
 }
 
 impl<B> Service<Request<B>> for Front
@@ -70,7 +83,7 @@ where
         let method = tracing::enabled!(tracing::Level::DEBUG).then(|| request.method().clone());
         let started = self.app.engine.clock().monotonic();
         let answer = if route == Route::Events && *request.method() == Method::POST {
-            events::accept.call(request.map(Body::new), Arc::clone(&self.app))
+            self.take_in(request.map(Body::new))
         } else {
             let answer = self.routes.call(request);
             Box::pin(async move { answer.await.unwrap_or_else(|never| match never {}) })
@@ -99,7 +112,7 @@ impl Future for Answering {
     type Output = Result<Response, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let response = ready!(self.answer.as_mut().poll(context));
+        let response = task::ready!(self.answer.as_mut().poll(context));
         let found = response.extensions().get::<Nowhere>().is_none();
         let route = if found { self.route } else { Route::Unknown };
         let took = self.app.engine.clock().monotonic().saturating_sub(self.started);
