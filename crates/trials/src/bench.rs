@@ -3,6 +3,7 @@
 mod accept;
 pub(crate) mod backlog;
 mod batch;
+mod builds;
 pub(crate) mod connection;
 mod durable;
 mod end_to_end;
@@ -54,6 +55,10 @@ pub(crate) struct Arguments {
     /// Measure only this; may be given several times
     #[arg(long, value_name = "NAME")]
     only: Vec<Measure>,
+    /// Measure nothing but this other build of the gateway and the usual one, end to end, by many
+    /// short turns; may be given several times
+    #[arg(long, value_name = "BINARY", conflicts_with_all = ["store", "only", "quick"])]
+    beside: Vec<PathBuf>,
     /// Where the result goes as JSON [default: bench.json, or bench-postgres.json, in the target
     /// folder]
     #[arg(long, value_name = "PATH")]
@@ -148,7 +153,7 @@ fn name(value: &impl clap::ValueEnum) -> String {
 }
 
 /// What every measure is told.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Setting {
     /// The gateway's binary, as it is packaged.
     pub(crate) binary: PathBuf,
@@ -197,10 +202,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         None => cargo::target()?.join(arguments.store.result_file()),
     };
 
+    let others = &arguments.beside;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let rows = runtime.block_on(async {
         tokio::select! {
-            rows = measure_all(&setting, arguments.store, &wanted) => rows,
+            rows = measure_all(&setting, arguments.store, &wanted), if others.is_empty() => rows,
+            rows = builds::measure(&setting, others), if !others.is_empty() => rows,
             stopped = interrupted() => { stopped?; bail!("interrupted") }
         }
     })?;
@@ -311,6 +318,16 @@ mod tests {
             (&["--store", "postgres", "--only", "due-scan"], &[Measure::DueScan]),
         ] {
             assert_eq!(wanted(line).expect("known"), measures, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn another_build_is_measured_by_itself() {
+        let parsed =
+            |line: &[&str]| Line::try_parse_from([&["bench", "--beside", "a"], line].concat());
+        assert!(parsed(&["--beside", "b", "--as-built"]).is_ok());
+        for line in [&["--quick"][..], &["--only", "pull"], &["--store", "postgres"]] {
+            assert!(parsed(line).is_err(), "{line:?}");
         }
     }
 
