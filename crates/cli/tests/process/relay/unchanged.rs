@@ -62,7 +62,10 @@ async fn bytes_and_headers_reach_the_service_as_the_provider_sent_them() {
     process.signal("TERM");
     process.finished().await.expect_code(0);
 
-    // And the way back: what the service said is in the record of the attempt.
+    // And the way back: what the service said is in the record of the attempt. That the hub has passed it
+    // on does not mean that it is settled; a gateway that has stopped does.
+    gateway.stop().await;
+    let gateway = Launch::serve(directory.path()).start().await;
     let list = gateway.get("/v1/deliveries").await;
     let delivery = text(&list["data"][0], "id");
     let delivery = gateway.get(&format!("/v1/deliveries/{delivery}")).await;
