@@ -40,7 +40,7 @@ pub(crate) async fn deliver(shared: Arc<Shared>, route: Arc<Route>, waiting: Wai
         }),
         Start::NotDue => None,
     };
-    // What it has come to is not kept in the task, which would be half as large again.
+    // What it has come to is handed on before the wait, and so has no room in the task.
     if let Some(submitted) = end(&shared, hub, endpoint, delivery, verdict) {
         submitted.await;
     }
